@@ -39,11 +39,11 @@ check: .venv/dev  ## format, lint, types, import rules, the oldest Python of the
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/vermin --quiet --no-tips --violations --eval-annotations --target=3.9- src/fornada_sdk
+	@$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/vermin --quiet --no-tips --violations --target=3.9- src/fornada_sdk
 
 format: .venv/dev  ## put the code into its form, and fix what ruff can fix
-	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 
 # Hashes, but no addresses: where packages come from is the business of each machine. UPGRADE=--upgrade takes newer releases.

@@ -1,0 +1,29 @@
+"""What holds for every test: the same examples on every run, a bound on each test, no settings from the developer's shell."""
+
+import os
+
+import hypothesis
+import pytest
+
+from tests.bounds import LONG, SCALE, bound
+
+TEST_TIMEOUT_S = 120  # the same as `timeout` in pyproject.toml, which can't be scaled
+
+# No deadline for one example: a loaded machine would fail tests that have nothing to do with time.
+hypothesis.settings.register_profile("usual", deadline=None, derandomize=True, max_examples=60)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=2000, print_blob=True)
+hypothesis.settings.load_profile("long" if LONG else "usual")
+
+
+def pytest_configure() -> None:
+    kept = ("FORNADA_TEST_", "FORNADA_MIRROR")
+    for name in [name for name in os.environ if name.startswith("FORNADA_") and not name.startswith(kept)]:
+        del os.environ[name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") and not LONG:
+            item.add_marker(pytest.mark.skip(reason="full counts: make test-long"))
+        if SCALE != 1 and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(bound(TEST_TIMEOUT_S)))
