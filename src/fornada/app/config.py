@@ -1,0 +1,156 @@
+"""Reads fornada.toml, the environment and the flags into Settings. Nothing else reads any of the three.
+
+Precedence: flag, environment, file, default.
+"""
+
+import difflib
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fornada.core.resources import parse_size
+from fornada.core.settings import SECTIONS, FakeDeviceSettings, Settings
+
+ENVIRONMENT = {
+    "FORNADA_HOST": "host",
+    "FORNADA_PORT": "port",
+    "FORNADA_DATA_DIR": "data_dir",
+    "FORNADA_ISOLATION": "isolation",
+}
+"""Variable -> the flag it stands for. FORNADA_CONFIG names the file, FORNADA_MIRROR is [provision] mirror."""
+
+ISOLATION_LEVELS = ("auto", "full", "namespaces", "landlock", "none")
+ISOLATION_BUILT = ("auto", "none")
+"""Until namespaces, cgroups and seccomp are built, auto means none; the other levels are refused, never pretended."""
+
+
+class ConfigError(Exception):
+    """The configuration can't be used. The message is one line: where, what stands there, what may stand there."""
+
+
+def load(config: Path | None, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Settings from the file `config` (or FORNADA_CONFIG), `environ` and `flags` (None: not given). Raises ConfigError."""
+    named = config or (Path(environ["FORNADA_CONFIG"]) if environ.get("FORNADA_CONFIG") else None)
+    table = _read(named) if named else {}
+    if environ.get("FORNADA_MIRROR"):
+        table["provision"] = {**table.get("provision", {}), "mirror": environ["FORNADA_MIRROR"]}
+    given: dict[str, Any] = dict(table)
+    for variable, flag in ENVIRONMENT.items():
+        if environ.get(variable):
+            given[flag] = environ[variable]
+    given.update({key: value for key, value in flags.items() if value is not None})
+    given["port"] = _port(given.get("port", Settings().port))
+    given["data_dir"] = str(Path(given.get("data_dir") or default_data_dir(environ)).expanduser().absolute())
+    try:
+        settings = msgspec.convert(given, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{named or 'configuration'}: {error}") from None
+    _check(settings)
+    return settings
+
+
+def default_data_dir(environ: Mapping[str, str]) -> str:
+    """/var/lib/fornada for root, $XDG_DATA_HOME/fornada for anybody else."""
+    if os.geteuid() == 0:
+        return "/var/lib/fornada"
+    data_home = environ.get("XDG_DATA_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".local/share")
+    return str(Path(data_home) / "fornada")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}; --config must name a readable file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: no TOML: {error}") from None
+    _refuse_unknown(table, tuple(SECTIONS), f"{path}:")
+    for name, struct in SECTIONS.items():
+        section = table.get(name, {})
+        if not isinstance(section, dict):
+            raise ConfigError(f"{path}: [{name}] must be a table")
+        _refuse_unknown(section, struct.__struct_fields__, f"{path}: [{name}]")
+    for fake in table.get("devices", {}).get("fake", []):
+        if isinstance(fake, dict):
+            _refuse_unknown(fake, FakeDeviceSettings.__struct_fields__, f"{path}: [devices] fake")
+    return table
+
+
+def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+            raise ConfigError(f"{where} unknown key '{key}'; {hint}")
+
+
+def _port(value: Any) -> int:
+    try:
+        port = int(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"port '{value}' is no number; 0 takes any free port") from None
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port {port} must lie between 0 and 65535; 0 takes any free port")
+    return port
+
+
+def _check(settings: Settings) -> None:
+    if settings.isolation not in ISOLATION_LEVELS:
+        raise ConfigError(f"--isolation {settings.isolation}: no such level; levels are {', '.join(ISOLATION_LEVELS)}")
+    if settings.isolation not in ISOLATION_BUILT:
+        raise ConfigError(
+            f"--isolation {settings.isolation} can't be had in this release: models run unconfined; use auto or none (SECURITY.md)"
+        )
+    if not is_loopback(settings.host):
+        raise ConfigError(
+            f"--host {settings.host} is refused: without keys only a loopback address is safe, and this release has no keys yet; "
+            "use 127.0.0.1 or ::1 (behind a reverse proxy that checks credentials, if others must reach it)"
+        )
+    for section, keys in _NOT_NEGATIVE.items():
+        for key in keys:
+            value = getattr(getattr(settings, section), key)
+            if not 0 <= value < float("inf"):
+                raise ConfigError(f"[{section}] {key} = {value} must be a finite number and not negative")
+    for where, size in _sizes(settings):
+        try:
+            parse_size(size)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from None
+    if settings.node.backoff_s > 60:
+        raise ConfigError(f"[node] backoff_s = {settings.node.backoff_s} is more than its bound of 60")
+
+
+_NOT_NEGATIVE = {
+    "node": ("max_resident", "drain_s", "kill_s", "max_wait_s", "spares", "park_after_s", "backoff_s", "grace_s"),
+    "server": ("grpc_port", "header_bytes", "header_timeout_s", "body_timeout_s", "idle_timeout_s", "max_connections"),
+}
+
+
+def _sizes(settings: Settings) -> list[tuple[str, str]]:
+    found = [("[node] log_bytes", settings.node.log_bytes), ("[server] max_bundle", settings.server.max_bundle)]
+    if settings.node.disk_budget:
+        found.append(("[node] disk_budget", settings.node.disk_budget))
+    if settings.devices.cpu.budget:
+        found.append(("[devices] cpu.budget", settings.devices.cpu.budget))
+    if not settings.devices.reserve.endswith("%"):
+        found.append(("[devices] reserve", settings.devices.reserve))
+    found.append(("[devices] slack", settings.devices.slack))
+    for number, fake in enumerate(settings.devices.fake):
+        found += [(f"[devices] fake[{number}].total", fake.total), (f"[devices] fake[{number}].foreign", fake.foreign)]
+        found.append((f"[devices] fake[{number}].bandwidth", fake.bandwidth.removesuffix("/s")))
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` (a name or an address) can only be reached from this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,295 @@
+"""What the parts of a node need of one another. `app.wiring` is the only place that knows who stands behind a port."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
+from fornada.core.requests import InferenceRequest, Sink, Ticket
+from fornada.core.specs import ModelSpec
+
+
+class Clock(Protocol):
+    """Time as an argument."""
+
+    def now(self) -> Instant:
+        """Monotonic seconds."""
+
+    def wall(self) -> float:
+        """Seconds since 1970, UTC."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One immutable version of a model, as the store keeps it."""
+
+    model: ModelName
+    digest: VersionDigest
+    account: AccountId
+    spec: ModelSpec
+    folder: str
+    """Absolute path of the unpacked bundle; read-only."""
+    lock: str
+    """Requirements with hashes, one text; its sha256 with the interpreter names the environment."""
+    created: float
+    """Seconds since 1970."""
+    builtin: bool = False
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A model of the catalogue: its versions and what the labels point at."""
+
+    name: ModelName
+    account: AccountId
+    stable: Version
+    canary: Version | None = None
+    canary_share: float = 0.0
+    versions: tuple[VersionDigest, ...] = ()
+    pinned: bool = False
+
+
+class Resolved(NamedTuple):
+    """A reference, looked up. `version` is set only where the caller named one."""
+
+    entry: Entry
+    spec: ModelSpec
+    version: VersionDigest | None
+
+
+class CatalogPort(Protocol):
+    """Which models there are. Synchronous and from memory: it is on the hot path."""
+
+    def resolve(self, reference: Reference, account: AccountId) -> Resolved:
+        """Raises UnknownModel, ModelNotAllowed."""
+
+    def entries(self, account: AccountId) -> Sequence[Entry]:
+        """All that the account may see, by name."""
+
+    async def deploy(self, bundle: bytes, *, name: str | None, account: AccountId, label: str) -> Version:
+        """Unpacks, checks, locks and registers. Raises InvalidSpec, ModelNotAllowed, TooLarge, DiskFull."""
+
+    async def remove(self, reference: Reference, *, account: AccountId) -> None:
+        """Forgets a model or one of its versions; its instances end. Raises UnknownModel, Conflict."""
+
+
+class InferencePort(Protocol):
+    """Runs requests. `node.manager` implements it."""
+
+    def submit(self, request: InferenceRequest, sink: Sink) -> Ticket:
+        """Never raises for a refusal: it tells the sink, perhaps before it returns. Loads the model where it must."""
+
+
+class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a model's own output."""
+
+    time: str
+    """RFC 3339, UTC, milliseconds."""
+    stream: str
+    """stdout | stderr | log"""
+    line: str
+    instance: str = ""
+    request_id: str = ""
+
+
+class ModelView(msgspec.Struct, frozen=True):
+    """M of INTERFACE: a model as people see it."""
+
+    name: str
+    aliases: list[str]
+    task: str
+    engine: str
+    version: str
+    state: str
+    """stopped | pending | ready | asleep | stopping | failed"""
+    why: str
+    declared_bytes: int
+    peak_bytes: int
+    last_used: str | None
+    versions: list[dict[str, Any]]
+    instances: list[dict[str, Any]]
+    pinned: bool = False
+    account: str = ""
+    description: str = ""
+    visibility: str = "account"
+    progress: dict[str, Any] | None = None
+    """While pending: {"phase", "text", "fraction"}"""
+
+
+class OperationsPort(Protocol):
+    """What an operator does to models and devices. Each answers when it is true. Names are references already resolved."""
+
+    def view(self, name: ModelName) -> ModelView: ...
+
+    def views(self, account: AccountId) -> Sequence[ModelView]: ...
+
+    async def load(self, name: ModelName, *, deadline: Instant) -> ModelView:
+        """Raises LoadFailed, Busy, NeverFits, DeadlinePassed."""
+
+    async def unload(self, name: ModelName, *, grace_s: float | None) -> ModelView: ...
+
+    async def sleep(self, name: ModelName) -> ModelView: ...
+
+    async def pin(self, name: ModelName, *, pinned: bool) -> ModelView: ...
+
+    async def reset(self, name: ModelName) -> ModelView: ...
+
+    def why(self, name: ModelName) -> Mapping[str, Any]:
+        """Why it is (not) loaded: {"model","state","summary","queue","last_failure","residents","devices", ...}."""
+
+    def logs(self, name: ModelName, *, follow: bool, last: int) -> AsyncIterator[LogLine]: ...
+
+    def devices(self) -> Sequence[Mapping[str, Any]]: ...
+
+    def patch_device(self, device: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Raises BadRequest for an unknown device or key."""
+
+    def node(self) -> Mapping[str, Any]:
+        """run/node.json as an object, with what `GET /api/v1/nodes` adds."""
+
+    def events(self) -> AsyncIterator[Mapping[str, Any]]: ...
+
+    def health(self) -> "Health": ...
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What /health/ready looks at."""
+
+    accepting: bool
+    """False while starting and draining."""
+    draining: bool
+    loop_age_s: float
+    """Age of the scheduler loop's last turn."""
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Bounds of a child process. 0 means none. Issue C adds namespaces, cgroup and seccomp behind the same type."""
+
+    memory_bytes: int = 0
+    open_files: int = 1024
+    processes: int = 0
+    file_bytes: int = 0
+    core_bytes: int = 0
+    nice: int = 0
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """A runner to start. `env` is the whole environment of the child."""
+
+    instance: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    limits: Limits
+    assignment: dict[str, Any]
+    """Given to the runner as ASSIGN (fornada_sdk/runner/assignment.py)."""
+    memo: dict[str, Any]
+    """Kept by the keeper and given back to a successor, which knows by it what it adopts."""
+
+
+class ExitStatus(msgspec.Struct, frozen=True):
+    """How a child ended."""
+
+    code: int | None
+    """None where a signal ended it."""
+    signal: int | None
+    max_rss_bytes: int = 0
+    cpu_s: float = 0.0
+
+
+class ProcessPort(Protocol):
+    """A live runner, started now or adopted. Descriptors belong to who holds the object; `close` gives them back."""
+
+    instance: str
+    pid: int
+    """As the operator's kill understands it."""
+    memo: Mapping[str, Any]
+    link: int
+    """Descriptor of this control plane's SEQPACKET end, non-blocking."""
+    output: int
+    """Descriptor of the read end of the runner's stdout and stderr, non-blocking. Structured lines begin with \\x1e."""
+
+    async def exited(self) -> ExitStatus:
+        """Returns when the process has been reaped by the keeper; may be awaited by several."""
+
+    def signal(self, number: int) -> None:
+        """To the instance's whole session; after its end it does nothing."""
+
+    def forget(self) -> None:
+        """After `exited`: the keeper may drop its record. Closes the descriptors."""
+
+
+class KeeperPort(Protocol):
+    """Starts processes through the keeper."""
+
+    epoch: int
+    """Number of this control plane since the keeper began: upper bits of request ids."""
+
+    async def spawn(self, launch: Launch) -> ProcessPort:
+        """Raises SpawnRefused."""
+
+    async def build(self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, log: str) -> ExitStatus:
+        """Runs a build to its end; its output goes to the file `log`. Cancelling the await ends the build. Raises SpawnRefused."""
+
+
+class SpawnRefused(Exception):
+    """The keeper could not start the process; the message is one line."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Progress of long work, for CLI, log and API."""
+
+    phase: str
+    """building | fetching | spawning | loading | warming"""
+    text: str = ""
+    fraction: float | None = None
+
+
+class ProgressSink(Protocol):
+    def __call__(self, step: Step, /) -> None: ...
+
+
+class Provisioned(msgspec.Struct, frozen=True):
+    """What an instance of a version is started from."""
+
+    python: str
+    """Absolute path of the environment's interpreter."""
+    environment: str
+    folder: str
+    artifacts: dict[str, str]
+    """Path in the spec -> absolute path on disk."""
+    sdk: str
+    """Folder to put on the runner's sys.path; holds fornada_sdk, read-only, named by content."""
+
+
+class ProvisionPort(Protocol):
+    """Environments and artifacts. Safe under concurrency and kill; equal locks share one environment."""
+
+    async def environment(self, version: Version, progress: ProgressSink) -> str:
+        """Builds or finds the version's environment; its path. Raises LoadFailed, DiskFull."""
+
+    async def artifacts(self, version: Version, progress: ProgressSink) -> dict[str, str]:
+        """Fetches or finds the version's artifacts. Raises LoadFailed, DiskFull."""
+
+    def provisioned(self, version: Version, environment: str, artifacts: Mapping[str, str]) -> Provisioned: ...
+
+
+class StorePort(Protocol):
+    """The node's durable truth. Synchronous: every call is a few microseconds to milliseconds of SQLite."""
+
+    def entries(self) -> list[Entry]: ...
+
+    def put_version(self, version: Version, *, label: str, name_account: AccountId) -> Entry:
+        """Registers a version and points the label at it, in one transaction."""
+
+    def set_label(self, name: ModelName, *, label: str, digest: VersionDigest | None) -> Entry: ...
+
+    def remove_model(self, name: ModelName) -> None: ...
+
+    def remove_version(self, name: ModelName, digest: VersionDigest) -> None: ...
+
+    def set_pinned(self, name: ModelName, *, pinned: bool) -> None: ...
+
+    def counters(self, name: ModelName) -> tuple[int, int]:
+        """(loads since it was registered, load attempts since the last reset)"""
+
+    def set_counters(self, name: ModelName, *, loads: int, attempts: int) -> None: ...

@@ -1,0 +1,133 @@
+"""What the operator sets: fornada.toml as frozen types. `app.config` reads the file; the parts receive their section."""
+
+from typing import Any
+
+import msgspec
+
+
+class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[node]"""
+
+    max_resident: int = 0
+    """Models resident at the same time; 0 = no limit by count."""
+    drain_s: float = 30.0
+    """How long running work may go on after SIGTERM, an unload or an eviction."""
+    kill_s: float = 5.0
+    """From SIGTERM to SIGKILL of a runner."""
+    max_wait_s: float = 60.0
+    """Bound of any wait behind a swap, counted from the end of building and fetching."""
+    spares: int = 1
+    """Parked spares per hot environment (from issue C on; no effect yet)."""
+    park_after_s: float = 5.0
+    """Idle time after which an instance is parked (from issue C on; no effect yet)."""
+    backoff_s: float = 1.0
+    """First wait after a failed load; doubles to 60 s, reset by success or `reset`."""
+    grace_s: float = 10.0
+    """How long the keeper waits for a control plane before it ends everything."""
+    disk_budget: str = ""
+    """Bytes that environments, artifacts and bundles may take together; empty: no bound but the disk's."""
+    log_bytes: str = "16MiB"
+    """Bytes kept of one model's own output, and of the node's log."""
+
+
+class FakeDeviceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry of [devices] fake."""
+
+    total: str = "8GiB"
+    release_delay_ms: float = 0.0
+    """Time from a process's end until its memory counts as free."""
+    foreign: str = "0"
+    """Memory that somebody else holds."""
+    bandwidth: str = "8GiB/s"
+    """Speed of sleep and wake (from issue D on)."""
+
+
+class CpuSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[devices] cpu"""
+
+    budget: str = ""
+    """Host memory for models; empty: what the cgroup allows, less the reserve."""
+
+
+class DevicesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[devices]"""
+
+    cpu: CpuSettings = CpuSettings()
+    reserve: str = "3%"
+    slack: str = "64MiB"
+    fake: list[FakeDeviceSettings] = []
+
+
+class ProvisionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[provision]"""
+
+    index: str = ""
+    """Package index instead of the one that the environment names."""
+    find_links: list[str] = []
+    """Directories or pages with wheels, asked beside the index."""
+    offline: bool = False
+    """Never ask the network: only the cache, find_links directories and the mirror."""
+    cache_dir: str = ""
+    """uv's cache; empty: DATA_DIR/cache/uv."""
+    mirror: str = ""
+    """Asked before any artifact source: a directory or a URL. FORNADA_MIRROR sets it."""
+
+
+class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[auth]"""
+
+    cors: list[str] = []
+    """Origins beyond the local ones that browsers may call from."""
+
+
+class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[server]"""
+
+    grpc_port: int = 0
+    """0 = off (the gRPC door is issue F's)."""
+    header_bytes: int = 32768
+    """Request line and headers together."""
+    header_timeout_s: float = 10.0
+    """Until the headers are complete."""
+    body_timeout_s: float = 60.0
+    """Between two pieces of a body."""
+    idle_timeout_s: float = 75.0
+    """Between two requests of a connection."""
+    max_connections: int = 4096
+    max_bundle: str = "64MiB"
+    """A deployed bundle."""
+
+
+class OutboundSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[outbound]"""
+
+    allow_private: list[str] = []
+    """host:port pairs that are reached although private."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """fornada.toml with flags and environment applied."""
+
+    node: NodeSettings = NodeSettings()
+    devices: DevicesSettings = DevicesSettings()
+    provision: ProvisionSettings = ProvisionSettings()
+    auth: AuthSettings = AuthSettings()
+    server: ServerSettings = ServerSettings()
+    outbound: OutboundSettings = OutboundSettings()
+    # Not in the file: decided at start
+    host: str = "127.0.0.1"
+    port: int = 8250
+    data_dir: str = ""
+    isolation: str = "auto"
+    ready_example: bool = False
+    """Prepare the example model and print the curl line (make serve)."""
+
+
+SECTIONS: dict[str, Any] = {
+    "node": NodeSettings,
+    "devices": DevicesSettings,
+    "provision": ProvisionSettings,
+    "auth": AuthSettings,
+    "server": ServerSettings,
+    "outbound": OutboundSettings,
+}

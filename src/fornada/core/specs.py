@@ -1,0 +1,276 @@
+"""What a model declares: model.toml, read into frozen types.
+
+`read_spec` is the only reader. Every refusal is an InvalidSpec whose message names the place ("[serving] concurrency"),
+what stands there and what may stand there.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from fornada.core.errors import InvalidSpec
+from fornada.core.names import check_deployable
+from fornada.core.resources import ByteCount, parse_size
+
+Engine = Literal["python", "tensorflow", "litert", "onnx", "torch", "gguf", "command"]
+Dtype = Literal["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"]
+GIB = 1024**3
+MIB = 1024**2
+MEMORY_BY_ENGINE = {"tensorflow": 2 * GIB, "torch": 2 * GIB}
+SOURCE_SCHEMES = ("https", "http", "pypi", "npm", "hf", "s3", "oci", "file")
+
+
+class PythonSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[python]: the code and what it depends on."""
+
+    entry: str = ""
+    version: str = ""
+    """"3.11"; empty: the node's own interpreter."""
+    dependencies: list[str] = []
+    preload: list[str] = []
+
+
+class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[resources]: what an instance may use."""
+
+    memory: ByteCount = ByteCount(512 * MIB)
+    device: str = "auto"
+    device_memory: ByteCount = ByteCount(0)
+    threads: int = 1
+    cpus: float = 1.0
+    pids: int = 64
+    scratch: ByteCount = ByteCount(GIB)
+    network: list[str] = []
+    """host:port pairs; empty: none."""
+
+
+class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[serving]: how requests meet instances."""
+
+    concurrency: int = 1
+    max_batch: int = 1
+    max_wait_ms: float = 0
+    queue: int = 64
+    timeout_s: float = 60
+    load_timeout_s: float = 300
+    idle_timeout_s: float = 300
+    min_instances: int = 0
+    max_instances: int = 1
+    max_body: ByteCount = ByteCount(10 * MIB)
+
+
+class ConvertSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How a fetched file becomes what the engine loads; runs once, as a build."""
+
+    script: str
+    dependencies: list[str] = []
+
+
+class ArtifactSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One file that doesn't lie in the bundle."""
+
+    path: str
+    sha256: str
+    source: list[str] = []
+    convert: ConvertSpec | None = None
+
+
+class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One input or output tensor; -1 in `shape` is free."""
+
+    name: str
+    dtype: Dtype
+    shape: list[int]
+
+
+class TensorsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[tensors]"""
+
+    inputs: list[TensorSpec] = []
+    outputs: list[TensorSpec] = []
+
+
+class SchemaSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[schema]: JSON Schema files in the bundle."""
+
+    input: str = ""
+    output: str = ""
+
+
+class CommandSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[command]: an external server (engine = "command")."""
+
+    args: list[str] = []
+    socket: str = ""
+    port: int = 0
+    health: str = ""
+    sleep: str = ""
+    wake: str = ""
+
+
+class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """model.toml, checked and completed with defaults."""
+
+    name: str
+    aliases: list[str] = []
+    task: str = "custom"
+    engine: Engine = "python"
+    description: str = ""
+    license: str = ""
+    visibility: Literal["account", "node"] | None = None
+    """None: what the mode of the node says (open mode: node)."""
+    python: PythonSpec = PythonSpec()
+    resources: ResourcesSpec = ResourcesSpec()
+    serving: ServingSpec = ServingSpec()
+    settings: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    command: CommandSpec = CommandSpec()
+    price: dict[str, float] = {}
+    artifacts: list[ArtifactSpec] = []
+    tensors: TensorsSpec = TensorsSpec()
+    schema: SchemaSpec = SchemaSpec()
+
+
+TABLES: Mapping[str, type[msgspec.Struct]] = {
+    "python": PythonSpec,
+    "resources": ResourcesSpec,
+    "serving": ServingSpec,
+    "command": CommandSpec,
+    "tensors": TensorsSpec,
+    "schema": SchemaSpec,
+}
+_BYTE_KEYS = {("resources", "memory"), ("resources", "device_memory"), ("resources", "scratch"), ("serving", "max_body")}
+_AT_LEAST: Mapping[tuple[str, str], float] = {
+    ("resources", "memory"): 16 * MIB,
+    ("resources", "threads"): 1,
+    ("resources", "cpus"): 0.01,
+    ("resources", "pids"): 1,
+    ("serving", "concurrency"): 1,
+    ("serving", "max_batch"): 1,
+    ("serving", "max_wait_ms"): 0,
+    ("serving", "queue"): 0,
+    ("serving", "timeout_s"): 0.001,
+    ("serving", "load_timeout_s"): 0.001,
+    ("serving", "idle_timeout_s"): 0,
+    ("serving", "min_instances"): 0,
+    ("serving", "max_instances"): 1,
+    ("serving", "max_body"): 1,
+}
+_DEVICE = re.compile(r"(auto|cpu|cuda|cuda:\d{1,3})\Z")
+_HOST_PORT = re.compile(r"[A-Za-z0-9._\-\[\]:*]+:\d{1,5}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def read_spec(text: str, *, default_name: str = "") -> ModelSpec:
+    """model.toml's text as a ModelSpec. `default_name` serves where it names none. Raises InvalidSpec."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidSpec(f"model.toml is no TOML: {error}") from None
+    return spec_from_table(table, default_name=default_name)
+
+
+def spec_from_table(table: Mapping[str, Any], *, default_name: str = "") -> ModelSpec:
+    """A parsed model.toml as a ModelSpec. Raises InvalidSpec."""
+    given = dict(table)
+    if default_name:
+        given.setdefault("name", default_name)
+    if "name" not in given:
+        raise InvalidSpec('model.toml has no name; add e.g. name = "@local/my-model"')
+    _refuse_unknown_keys(given)
+    given = _with_bytes(given)
+    engine = given.get("engine", "python")
+    if isinstance(engine, str) and "memory" not in given.get("resources", {}):
+        given["resources"] = {**given.get("resources", {}), "memory": MEMORY_BY_ENGINE.get(engine, 512 * MIB)}
+    if given.get("resources", {}).get("network") == "none":
+        given["resources"] = {**given["resources"], "network": []}
+    try:
+        spec = msgspec.convert(given, ModelSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidSpec(f"model.toml: {error}") from None
+    _check(spec)
+    return spec
+
+
+def _refuse_unknown_keys(given: Mapping[str, Any]) -> None:
+    _refuse_unknown(given, ModelSpec, "model.toml")
+    for name, struct in TABLES.items():
+        table = given.get(name, {})
+        if not isinstance(table, dict):
+            raise InvalidSpec(f"model.toml: [{name}] must be a table")
+        _refuse_unknown(table, struct, f"[{name}]")
+    for name in ("settings", "env", "price"):
+        if not isinstance(given.get(name, {}), dict):
+            raise InvalidSpec(f"model.toml: [{name}] must be a table")
+
+
+def _refuse_unknown(table: Mapping[str, Any], struct: type[msgspec.Struct], where: str) -> None:
+    known = struct.__struct_fields__
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
+            raise InvalidSpec(f"model.toml: {where} has no key '{key}'{hint}")
+
+
+def _with_bytes(given: dict[str, Any]) -> dict[str, Any]:
+    for table, key in _BYTE_KEYS:
+        value = given.get(table, {}).get(key)
+        if value is not None:
+            try:
+                given[table] = {**given[table], key: parse_size(value)}
+            except ValueError as error:
+                raise InvalidSpec(f"model.toml: [{table}] {key}: {error}") from None
+    return given
+
+
+def _check(spec: ModelSpec) -> None:
+    check_deployable(spec.name)
+    for alias in spec.aliases:
+        check_deployable(alias)
+    for (table, key), least in _AT_LEAST.items():
+        value = getattr(getattr(spec, table), key)
+        if not value >= least or value == float("inf"):
+            raise InvalidSpec(f"model.toml: [{table}] {key} = {value:g} must be a finite number of at least {least:g}")
+    if spec.serving.min_instances > spec.serving.max_instances:
+        raise InvalidSpec("model.toml: [serving] min_instances exceeds max_instances")
+    if not _DEVICE.match(spec.resources.device):
+        raise InvalidSpec(f"model.toml: [resources] device = '{spec.resources.device}'; it may be auto, cpu, cuda or cuda:N")
+    for pair in spec.resources.network:
+        if not _HOST_PORT.match(pair):
+            raise InvalidSpec(f"model.toml: [resources] network: '{pair}' is no host:port")
+    if spec.python.version and not _PYTHON_VERSION.match(spec.python.version):
+        raise InvalidSpec(f"model.toml: [python] version = '{spec.python.version}'; write e.g. \"3.11\"")
+    for name in spec.env:
+        if not _VARIABLE.match(name):
+            raise InvalidSpec(f"model.toml: [env] '{name}' is no name of a variable")
+    for artifact in spec.artifacts:
+        check_inside(artifact.path, "[[artifacts]] path")
+        if not _SHA256.match(artifact.sha256):
+            raise InvalidSpec(f"model.toml: [[artifacts]] {artifact.path}: sha256 must be 64 hex digits in lower case")
+        for source in artifact.source:
+            if source.split(":", 1)[0] not in SOURCE_SCHEMES or ":" not in source:
+                raise InvalidSpec(
+                    f"model.toml: [[artifacts]] {artifact.path}: no such source '{source}'; schemes are {', '.join(SOURCE_SCHEMES)}"
+                )
+        if artifact.convert:
+            check_inside(artifact.convert.script, "[[artifacts]] convert.script")
+    for place in (spec.python.entry, spec.schema.input, spec.schema.output):
+        if place:
+            check_inside(place, "a path")
+
+
+def check_inside(path: str, where: str) -> None:
+    """Raises InvalidSpec for a path that is absolute or leads out of the folder it belongs to."""
+    parts = path.replace("\\", "/").split("/")
+    if not path or path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise InvalidSpec(f"model.toml: {where} '{path}' must be a relative path without '..'")
+
+
+ENGINES: tuple[str, ...] = get_args(Engine)

@@ -1,0 +1,115 @@
+"""The closed set of messages between control plane, keeper and runner.
+
+Three conversations, each on SEQPACKET sockets:
+
+    control plane <-> runner   requests, answers, streams, life (one socket pair for each control plane that attaches)
+    keeper        ->  runner   ASSIGN (what to run), ATTACH (a socket to a control plane, as SCM_RIGHTS)
+    control plane <-> keeper   WELCOME, SPAWN, BUILD, SIGNAL, EXITED ... (JSON, some with descriptors)
+
+Heads are JSON objects in UTF-8: they are small, and both ends have a fast reader in their standard library. Bodies are
+raw bytes and are never looked at here. Each message has a golden file in tests/contract/golden: an encoding that
+changes by accident fails there, and a change on purpose raises WIRE_VERSION.
+"""
+
+import enum
+import json
+import struct
+from typing import Any
+
+WIRE_VERSION = 1
+
+INVOKE_PREFIX = struct.Struct("<If")  # bytes of the head, seconds left until the deadline
+HEAD_PREFIX = struct.Struct("<I")  # bytes of the head
+CREDIT_BODY = struct.Struct("<I")  # bytes of a stream that the reader has taken
+
+STREAM_WINDOW = 262144
+"""Bytes of one stream's items that a runner may have sent beyond what CREDIT gave back: the bound of what a slow reader costs."""
+
+
+class Kind(enum.IntEnum):
+    """Every message; the comment says who sends it and what the payload is."""
+
+    # runner -> control plane
+    HELLO = 1  # JSON: wire, release, instance, pid, state (loading|ready|failed|stopping), in_flight: [ids], and READY's or FAILED's fields
+    PROGRESS = 2  # JSON: phase (loading|warming), text, fraction (0..1 or null)
+    READY = 3  # JSON: load_s, warmup_s, streaming, tensors
+    FAILED = 4  # JSON: reason, kind (load|warmup|memory), detail
+    ANSWER = 5  # u32 + head JSON + body; head {} means status ok, type application/json
+    STREAM = 6  # u32 + head JSON: a stream begins; ITEMs and one END follow
+    ITEM = 7  # bytes of one item; part = number of the item from 0
+    END = 8  # JSON: status ok, or an ANSWER's error head
+    BOOK = 9  # JSON: device, bytes; id names the call
+    # control plane -> runner
+    INVOKE = 16  # u32, f32 + head JSON + body
+    CANCEL = 17  # empty: the caller has gone; stop when you can
+    ACK = 18  # u64 ids: these answers have arrived and may be forgotten
+    CREDIT = 19  # u32: bytes of the stream that were taken
+    STOP = 20  # JSON: grace_s
+    BOOKED = 21  # JSON: ok, message; id as in BOOK
+    # both ways
+    PART = 32  # bytes: the next part of the body that id has open
+    # keeper -> runner
+    ASSIGN = 48  # JSON: see Assignment in fornada_sdk/runner/assignment.py
+    ATTACH = 49  # JSON: epoch; one descriptor
+    # control plane <-> keeper
+    WELCOME = 64  # keeper: JSON epoch, pid, listeners, instances, builds; descriptors as listed
+    SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo
+    SPAWNED = 66  # keeper: JSON instance, pid; descriptors: link, pidfd, output
+    REFUSED = 67  # keeper: JSON instance or build, reason
+    BUILD = 68  # control plane: JSON build, argv, env, cwd, limits, log
+    BUILT = 69  # keeper: JSON build, pid (it has started)
+    SIGNAL = 70  # control plane: JSON instance or build, signal
+    EXITED = 71  # keeper: JSON instance or build, status, signal, max_rss_bytes, cpu_s
+    FORGET = 72  # control plane: JSON instance or build: its end is known, drop the record
+    DRAIN = 73  # keeper: JSON reason, deadline_s: the node is to stop
+    SERVING = 74  # control plane: JSON url, ready (the keeper tells main)
+
+
+OK_HEAD = b"{}"
+
+
+def encode(payload: dict[str, Any]) -> bytes:
+    """A head as JSON bytes."""
+    return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(payload: "bytes | bytearray | memoryview") -> dict[str, Any]:
+    """A head from JSON bytes. Raises ValueError where it is no JSON object."""
+    value = json.loads(bytes(payload))
+    if not isinstance(value, dict):
+        raise ValueError("a head must be a JSON object")
+    return value
+
+
+def with_head(head: bytes) -> bytes:
+    """What stands before an ANSWER's or a STREAM's body."""
+    return HEAD_PREFIX.pack(len(head)) + head
+
+
+def split_head(payload: "bytes | memoryview") -> "tuple[bytes, memoryview]":
+    """(head, body) of an ANSWER or a STREAM. Raises ValueError for a head longer than the payload."""
+    view = memoryview(payload)
+    if len(view) < HEAD_PREFIX.size:
+        raise ValueError("a payload too short for a head")
+    (size,) = HEAD_PREFIX.unpack_from(view)
+    end = HEAD_PREFIX.size + size
+    if end > len(view):
+        raise ValueError(f"a head of {size} bytes in a payload of {len(view)}")
+    return bytes(view[HEAD_PREFIX.size : end]), view[end:]
+
+
+def invoke_head(head: bytes, left_s: float) -> bytes:
+    """What stands before an INVOKE's body; `left_s` are the seconds until the request's deadline."""
+    return INVOKE_PREFIX.pack(len(head), left_s) + head
+
+
+def split_invoke(payload: "bytes | memoryview") -> "tuple[bytes, float, memoryview]":
+    """(head, seconds left, body) of an INVOKE. Raises ValueError for a head longer than the payload."""
+    view = memoryview(payload)
+    if len(view) < INVOKE_PREFIX.size:
+        raise ValueError("a payload too short for a head")
+    size, left_s = INVOKE_PREFIX.unpack_from(view)
+    end = INVOKE_PREFIX.size + size
+    if end > len(view):
+        raise ValueError(f"a head of {size} bytes in a payload of {len(view)}")
+    return bytes(view[INVOKE_PREFIX.size : end]), left_s, view[end:]
