@@ -54,6 +54,11 @@ def load(config: Path | None, flags: Mapping[str, Any], environ: Mapping[str, st
     return settings
 
 
+def environment() -> Mapping[str, str]:
+    """The process's environment, for `load` and for those who only show it (doctor, the client's default address)."""
+    return os.environ
+
+
 def default_data_dir(environ: Mapping[str, str]) -> str:
     """/var/lib/fornada for root, $XDG_DATA_HOME/fornada for anybody else."""
     if os.geteuid() == 0:
