@@ -1,6 +1,6 @@
 """What the parts of a node need of one another. `app.wiring` is the only place that knows who stands behind a port."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -42,6 +42,8 @@ class Entry(msgspec.Struct, frozen=True):
     name: ModelName
     account: AccountId
     stable: Version
+    previous: Version | None = None
+    """What stable pointed at before: what serves until stable is warm, and what a bad deploy falls back to."""
     canary: Version | None = None
     canary_share: float = 0.0
     versions: tuple[VersionDigest, ...] = ()
@@ -56,11 +58,28 @@ class Resolved(NamedTuple):
     version: VersionDigest | None
 
 
+class Pruned(msgspec.Struct, frozen=True):
+    """What a prune removed."""
+
+    removed: dict[str, int]
+    """How many of each kind: environments, artifacts, converted, bundles, sdk, partial, cache."""
+    freed_bytes: int
+
+
 class CatalogPort(Protocol):
     """Which models there are. Synchronous and from memory: it is on the hot path."""
 
     def resolve(self, reference: Reference, account: AccountId) -> Resolved:
         """Raises UnknownModel, ModelNotAllowed."""
+
+    def entry(self, name: ModelName) -> Entry | None:
+        """The model of that very name (no alias), for whoever runs it."""
+
+    def version(self, name: ModelName, digest: VersionDigest) -> Version:
+        """One registered version. Raises UnknownModel."""
+
+    def reload(self, name: ModelName) -> None:
+        """Reads the model from the store again: after somebody moved a label or pinned it there."""
 
     def entries(self, account: AccountId) -> Sequence[Entry]:
         """All that the account may see, by name."""
@@ -70,6 +89,9 @@ class CatalogPort(Protocol):
 
     async def remove(self, reference: Reference, *, account: AccountId) -> None:
         """Forgets a model or one of its versions; its instances end. Raises UnknownModel, Conflict."""
+
+    async def prune(self) -> Pruned:
+        """Removes what no registered version and no live process needs."""
 
 
 class InferencePort(Protocol):
@@ -261,8 +283,39 @@ class Provisioned(msgspec.Struct, frozen=True):
     """Folder to put on the runner's sys.path; holds fornada_sdk, read-only, named by content."""
 
 
+class BundleFile(NamedTuple):
+    """One file of a model's folder."""
+
+    data: bytes
+    executable: bool = False
+
+
+class Locks(NamedTuple):
+    """What a model's dependencies came to, with hashes."""
+
+    environment: str
+    """Requirements of the model and its engine; empty where there are none."""
+    converts: dict[str, str]
+    """Path of a lock to add to the folder (`<script>.lock`) -> its text."""
+
+
 class ProvisionPort(Protocol):
-    """Environments and artifacts. Safe under concurrency and kill; equal locks share one environment."""
+    """Bundles, environments and artifacts. Safe under concurrency and kill; equal locks share one environment."""
+
+    referenced: Callable[[], Iterable[Version]]
+    """Set by the catalogue: the versions whose things a prune leaves alone."""
+
+    async def lock(self, spec: ModelSpec, files: Mapping[str, BundleFile]) -> Locks:
+        """Resolves dependencies to hashes (a ready requirements.lock is taken as it is). Raises InvalidSpec, LoadFailed, DiskFull."""
+
+    def ready_lock(self, spec: ModelSpec, files: Mapping[str, BundleFile]) -> str:
+        """The environment's lock without asking anybody: for folders that ship one. Raises InvalidSpec where it doesn't fit."""
+
+    async def keep_bundle(self, digest: VersionDigest, files: Mapping[str, BundleFile]) -> str:
+        """Writes the folder durably, once; its absolute path. Raises DiskFull."""
+
+    async def prune(self) -> Pruned:
+        """Removes what neither `referenced` nor a live process needs."""
 
     async def environment(self, version: Version, progress: ProgressSink) -> str:
         """Builds or finds the version's environment; its path. Raises LoadFailed, DiskFull."""
