@@ -1,6 +1,21 @@
-"""What a model's author imports, and what runs the model in its own interpreter.
+"""What the author of a model imports.
 
-In: a model folder; requests.
-Out: answers.
-May import: itself and the standard library of Python 3.9.
+The smallest model is a file model.py with one function, which may be async, or yield for a stream:
+
+    def handle_request(request, context):
+        return {"echo": request.body.json}
+
+The full form is a class:
+
+    class Model(fornada_sdk.Model):
+        def load(self, context): ...
+        def run(self, inputs, context): ...
+
+Both can be tried without a server: `handle_request(Request(json={"a": 1}), Context.inactive())`. Standard library only.
 """
+
+from fornada_sdk.api import BadRequest, Model, OutOfDeviceMemory, Response
+from fornada_sdk.api_context import Context, Device, Log
+from fornada_sdk.api_request import Body, Request
+
+__all__ = ["BadRequest", "Body", "Context", "Device", "Log", "Model", "OutOfDeviceMemory", "Request", "Response"]

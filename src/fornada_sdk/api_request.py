@@ -1,0 +1,167 @@
+"""A request, as model code sees it. Nothing is parsed before it is asked for."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fornada_sdk.api import BadRequest
+
+JSON_TYPE = "application/json"
+_UNSET: Any = object()
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODE = jsonlib.JSONDecoder(parse_constant=_no_constant).decode
+
+
+class Headers(Mapping[str, str]):
+    """Request headers, found whatever the case of their names."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._given[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
+class Body:
+    """A request's body: `.json`, `.bytes`, `.text`; `type` is its media type.
+
+    Binary fields that came beside the JSON (or inside it, in a form that the server has decoded) are bytes in `.json`, under
+    their names.
+    """
+
+    __slots__ = ("_json", "bytes", "fields", "type")
+
+    def __init__(self, raw: bytes, type: str = JSON_TYPE, fields: Mapping[str, bytes] | None = None) -> None:
+        self.bytes = raw
+        """The JSON or the one binary piece, as it came."""
+        self.type = type
+        self.fields = fields
+        self._json: Any = _UNSET
+
+    @property
+    def json(self) -> Any:
+        """The decoded JSON. Raises BadRequest if the body is none."""
+        value = self._json
+        if value is _UNSET:
+            value = self._json = self._decoded()
+        return value
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8. Raises BadRequest if it is none."""
+        try:
+            return self.bytes.decode()
+        except UnicodeDecodeError:
+            raise BadRequest("the body is not UTF-8 text") from None
+
+    def _decoded(self) -> Any:
+        fields = self.fields
+        if fields is not None and not self.bytes:
+            return dict(fields)
+        if self.type is not JSON_TYPE and not _is_json(self.type):
+            raise BadRequest(f"the body must be JSON, and its type is {self.type or 'not given'}")
+        try:
+            value = _DECODE(str(self.bytes, "utf-8-sig"))
+        except RecursionError:
+            raise BadRequest("the JSON is nested too deeply") from None
+        except ValueError as error:
+            raise BadRequest(f"the body is no JSON: {error}") from None
+        if fields:
+            if not isinstance(value, dict):
+                raise BadRequest("binary fields came beside JSON that is no object")
+            value.update(fields)
+        return value
+
+
+def _is_json(type: str) -> bool:
+    essence = type.partition(";")[0].strip().lower()
+    return essence == JSON_TYPE or essence.endswith("+json")
+
+
+class Request:
+    """One request. Made by hand for tests: `Request(json={"text": "hello"})`, `Request(bytes=picture, type="image/png")`."""
+
+    __slots__ = ("_body", "_headers", "_query", "_stream")
+
+    def __init__(
+        self,
+        *,
+        json: Any = _UNSET,
+        bytes: bytes | None = None,
+        text: str | None = None,
+        type: str = "",
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        stream: bool = False,
+    ) -> None:
+        if sum([json is not _UNSET, bytes is not None, text is not None]) > 1:
+            raise ValueError("give one of json, bytes and text")
+        self._body: Body | None
+        if json is not _UNSET:
+            self._body = _made(json, type)
+        elif text is not None:
+            self._body = Body(text.encode(), type or "text/plain")
+        elif bytes is not None:
+            self._body = Body(bytes, type or "application/octet-stream")
+        else:
+            self._body = Body(b"{}", type or JSON_TYPE)
+        self._headers: Headers | None = Headers(headers or {})
+        self._query: Mapping[str, str] = dict(query or {})
+        self._stream = stream
+
+    @property
+    def body(self) -> Body:
+        body = self._body
+        assert body is not None
+        return body
+
+    @property
+    def headers(self) -> Headers:
+        headers = self._headers
+        assert headers is not None
+        return headers
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self._query
+
+    @property
+    def stream(self) -> bool:
+        """The caller asked for a stream. A model may yield in any case: without `stream` the items are collected for the caller."""
+        return self._stream
+
+    def image(self, field: str = "image", *, max_pixels: int = 0) -> Any:
+        """The picture in the body as a PIL image: RGB, upright. Needs pillow among the model's dependencies.
+
+        The body is the picture itself, or JSON that holds it under `field` as bytes, an array of 0..255, base64 or a data URI.
+        Raises BadRequest where there is none, it can't be read, or it has more than `max_pixels` (64 million unless given).
+        """
+        from fornada_sdk.api_image import DEFAULT_PIXELS, image_in
+
+        return image_in(self.body, field, max_pixels=max_pixels or DEFAULT_PIXELS)
+
+
+def _made(value: Any, type: str) -> Body:
+    """A body whose decoded form is `value` itself, which may hold bytes that JSON can't."""
+
+    def as_text(other: Any) -> str:
+        if isinstance(other, (bytes, bytearray, memoryview)):
+            return ""
+        raise TypeError(f"{other.__class__.__name__} is no JSON")
+
+    body = Body(jsonlib.dumps(value, default=as_text).encode(), type or JSON_TYPE)
+    body._json = value
+    return body
