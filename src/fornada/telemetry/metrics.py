@@ -1,0 +1,137 @@
+"""Numbers of the node in Prometheus' text format.
+
+Counting is on the way of every request, so a count here is a plain attribute (`requests.at(model, "ok").value += 1`) and
+prometheus_client sees the numbers only when somebody scrapes. Scraping reads; it never loads a model nor keeps one awake.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+"""Upper bounds of the buckets of `fornada_request_seconds` and `fornada_load_seconds`."""
+
+Reading = tuple[tuple[str, ...], float]
+
+
+class Count:
+    """One labelled number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Spread:
+    """How one labelled duration is distributed over SECONDS."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(SECONDS, seconds)] += 1
+        self.total += seconds
+
+
+class Counts:
+    """A family of counts with the same name."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+        self.name, self.text, self.labels = name, text, labels
+        self._by_labels: dict[tuple[str, ...], Count] = {}
+
+    def at(self, *labels: str) -> Count:
+        found = self._by_labels.get(labels)
+        if found is None:
+            found = self._by_labels[labels] = Count()
+        return found
+
+    def collect(self) -> Metric:
+        family = CounterMetricFamily(self.name, self.text, labels=self.labels)
+        for labels, count in self._by_labels.items():
+            family.add_metric(labels, count.value)
+        return family
+
+
+class Spreads:
+    """A family of spreads with the same name."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+        self.name, self.text, self.labels = name, text, labels
+        self._by_labels: dict[tuple[str, ...], Spread] = {}
+
+    def at(self, *labels: str) -> Spread:
+        found = self._by_labels.get(labels)
+        if found is None:
+            found = self._by_labels[labels] = Spread()
+        return found
+
+    def collect(self) -> Metric:
+        family = HistogramMetricFamily(self.name, self.text, labels=self.labels)
+        for labels, spread in self._by_labels.items():
+            family.add_metric(labels, list(_cumulated(spread.counts)), spread.total)
+        return family
+
+
+class Gauge:
+    """A family of numbers that are read when somebody asks. Whoever knows them sets `read`."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+        self.name, self.text, self.labels = name, text, labels
+        self.read: Callable[[], Iterable[Reading]] = lambda: ()
+
+    def collect(self) -> Metric:
+        family = GaugeMetricFamily(self.name, self.text, labels=self.labels)
+        for labels, value in self.read():
+            family.add_metric(labels, value)
+        return family
+
+
+class Metrics(Collector):
+    """Every metric of the control plane, by the names that are promised."""
+
+    def __init__(self) -> None:
+        self.requests = Counts("fornada_requests", "Requests by what became of them (ok, or the refusal's name).", ["model", "outcome"])
+        self.request_seconds = Spreads("fornada_request_seconds", "Seconds of a request by stage.", ["model", "stage"])
+        self.loads = Counts("fornada_model_loads", "Loads by what became of them.", ["model", "outcome"])
+        self.load_seconds = Spreads("fornada_model_load_seconds", "Seconds from the start of a runner until it was ready.", ["model"])
+        self.evictions = Counts("fornada_evictions", "Instances ended for another reason than an operator's wish.", ["model", "reason"])
+        self.orphaned = Counts("fornada_requests_orphaned", "Answers of runners that nobody waits for any more.", [])
+        self.connections_lost = Counts("fornada_connections_lost", "Connections closed because the control plane had died.", [])
+        self.queue_length = Gauge("fornada_queue_length", "Requests that wait for an instance.", ["model"])
+        self.instances = Gauge("fornada_instances", "Instances by state.", ["model", "state"])
+        self.device_bytes = Gauge("fornada_device_bytes", "Bytes of a device by kind (total, reserved, used, foreign).", ["device", "kind"])
+        self.loop_age = Gauge("fornada_scheduler_loop_age_seconds", "Seconds since the scheduler's last turn.", [])
+        self._more: list[Counts | Spreads | Gauge] = []
+        self.orphaned.at()
+        self.connections_lost.at()
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def add(self, family: Counts | Spreads | Gauge) -> None:
+        """One more family, of a part that this module doesn't know."""
+        self._more.append(family)
+
+    def collect(self) -> Iterator[Metric]:
+        for family in [*vars(self).values(), *self._more]:
+            if isinstance(family, Counts | Spreads | Gauge):
+                yield family.collect()
+
+    def render(self) -> bytes:
+        """The text of /metrics (content type `text/plain; version=0.0.4`)."""
+        return generate_latest(self._registry)
+
+
+def _cumulated(counts: Sequence[int]) -> Iterator[tuple[str, float]]:
+    seen = 0
+    for bound, count in zip([*map(str, SECONDS), "+Inf"], counts, strict=True):
+        seen += count
+        yield bound, seen

@@ -1,0 +1,140 @@
+"""Logs, numbers and what models print."""
+
+import asyncio
+import json
+
+import pytest
+
+from fornada.core.names import Instant, ModelName
+from fornada.telemetry import Level, Log, Metrics, Outputs
+from fornada.telemetry.files import RotatingFile
+from fornada.telemetry.log import FEED_LENGTH
+from tests.bounds import bound
+
+MODEL = ModelName("@test/a")
+
+
+class StoppedClock:
+    def now(self) -> Instant:
+        return Instant(0.0)
+
+    def wall(self) -> float:
+        return 1_700_000_000.25
+
+
+def line(text, **fields):
+    return json.dumps({"time": "t", "stream": "stdout", "line": text, **fields}).encode() + b"\n"
+
+
+def outputs(folder, *, max_bytes=1 << 20):
+    return Outputs(folder, wall=StoppedClock().wall, max_bytes=max_bytes)
+
+
+async def read(lines, count):
+    return [(await asyncio.wait_for(anext(lines), bound(5))).line for _ in range(count)]
+
+
+def test_a_rotating_file_stays_within_its_bound_and_keeps_the_newest_lines(tmp_path):
+    file = RotatingFile(tmp_path / "log", max_bytes=2000)
+    for number in range(1000):
+        file.append(f"line {number:04}\n".encode())
+    file.close()
+    kept = (file.older.read_bytes() + file.path.read_bytes()).splitlines()
+    assert sum(len(line) + 1 for line in kept) <= 2000
+    assert kept == [f"line {number:04}".encode() for number in range(1000 - len(kept), 1000)]
+    assert len(kept) >= 90
+
+
+def test_an_event_is_one_json_line_with_its_time_and_ids(tmp_path):
+    log = Log(clock=StoppedClock(), file=tmp_path / "node.log")
+    log.info("instance.ready", instance="i1", load_s=0.5)
+    log.close()
+    assert json.loads((tmp_path / "node.log").read_text()) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "info",
+        "event": "instance.ready",
+        "instance": "i1",
+        "load_s": 0.5,
+    }
+
+
+def test_the_stream_repeats_what_is_as_grave_as_asked(tmp_path, capfd):
+    log = Log(clock=StoppedClock(), stream=2, stream_level=Level.WARNING, file=tmp_path / "node.log")
+    log.info("quiet")
+    log.error("loud")
+    log.close()
+    assert [json.loads(line)["event"] for line in capfd.readouterr().err.splitlines()] == ["loud"]
+    assert len((tmp_path / "node.log").read_text().splitlines()) == 2
+
+
+async def test_a_watcher_who_sleeps_is_told_how_much_it_missed(tmp_path):
+    log = Log(clock=StoppedClock())
+    feed = log.watch()
+    for number in range(FEED_LENGTH + 5):
+        log.info("happened", number=number)
+    watching = aiter(feed)
+    assert await anext(watching) == {"event": "feed.missed", "count": 5}
+    assert (await anext(watching))["number"] == 5
+    await watching.aclose()
+    log.info("nobody listens")
+
+
+async def test_what_was_printed_is_read_back_and_followed_without_a_gap(tmp_path):
+    out = outputs(tmp_path)
+    out.write(MODEL, line("1") + line("2") + line("3"))
+    reading = out.read(MODEL, last=2, follow=True)
+    assert await read(reading, 2) == ["2", "3"]
+    out.write(MODEL, line("4") + line("5"))
+    assert await read(reading, 2) == ["4", "5"]
+    await reading.aclose()
+    assert [entry.line async for entry in out.read(MODEL, last=100, follow=False)] == ["1", "2", "3", "4", "5"]
+    out.close()
+
+
+async def test_lines_are_found_in_both_halves_of_a_rotated_file(tmp_path):
+    out = outputs(tmp_path, max_bytes=4000)
+    for number in range(100):
+        out.write(MODEL, line(str(number)))
+    lines = [entry.line async for entry in out.read(MODEL, last=50, follow=False)]
+    assert lines == [str(number) for number in range(50, 100)]
+    out.close()
+
+
+async def test_output_that_is_no_log_line_is_shown_as_it_is(tmp_path):
+    out = outputs(tmp_path)
+    out.write(MODEL, b'{"line": 7}\nSegmentation fault\n')
+    entries = [entry async for entry in out.read(MODEL, last=10, follow=False)]
+    assert [(entry.stream, entry.line) for entry in entries] == [("stderr", '{"line": 7}'), ("stderr", "Segmentation fault")]
+    out.close()
+
+
+@pytest.mark.parametrize("name", ["@cf/org/name", "a" * 200, "ü" * 200, "..hidden", "a b"])
+def test_every_model_has_a_file_of_its_own_inside_the_folder(tmp_path, name):
+    path = outputs(tmp_path).path(ModelName(name))
+    assert path.parent == tmp_path
+    assert len(path.name.encode()) < 200
+    assert path != outputs(tmp_path).path(ModelName(name + "x"))
+
+
+def test_the_promised_metrics_are_scraped_by_their_names():
+    metrics = Metrics()
+    metrics.requests.at("@test/a", "ok").value += 2
+    metrics.request_seconds.at("@test/a", "run").observe(0.002)
+    metrics.loads.at("@test/a", "ready").value += 1
+    metrics.evictions.at("@test/a", "room").value += 1
+    metrics.queue_length.read = lambda: [(("@test/a",), 3)]
+    metrics.device_bytes.read = lambda: [(("cuda:0", "used"), 5)]
+    metrics.loop_age.read = lambda: [((), 0.1)]
+    text = metrics.render().decode()
+    for expected in (
+        'fornada_requests_total{model="@test/a",outcome="ok"} 2.0',
+        'fornada_request_seconds_bucket{le="0.0025",model="@test/a",stage="run"} 1.0',
+        'fornada_request_seconds_count{model="@test/a",stage="run"} 1.0',
+        'fornada_model_loads_total{model="@test/a",outcome="ready"} 1.0',
+        'fornada_evictions_total{model="@test/a",reason="room"} 1.0',
+        'fornada_queue_length{model="@test/a"} 3.0',
+        'fornada_device_bytes{device="cuda:0",kind="used"} 5.0',
+        "fornada_scheduler_loop_age_seconds 0.1",
+        "fornada_requests_orphaned_total 0.0",
+    ):
+        assert expected in text, text
