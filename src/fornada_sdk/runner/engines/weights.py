@@ -1,0 +1,105 @@
+"""What engines that execute weights share: which file, whose code around it, and how a request meets the session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, Protocol
+
+from fornada_sdk.api import Model
+from fornada_sdk.api_context import Context
+from fornada_sdk.runner.assignment import Assignment
+from fornada_sdk.runner.engines import Loaded, LoadError, declared
+from fornada_sdk.runner.engines.python import author
+from fornada_sdk.runner.engines.tensors import Arrays, TensorInfo, from_json, metadata, run_together, to_json
+
+DEPTH = 3
+"""Levels of the model's folder that are searched for weights that are no artifact."""
+
+
+class Session(Protocol):
+    """Loaded weights."""
+
+    inputs: list[TensorInfo]
+    outputs: list[TensorInfo]
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """One call of the library."""
+
+
+class Weights:
+    """`Model.engine`: what the author's code may ask of the weights."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.inputs = session.inputs
+        self.outputs = session.outputs
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """One call: {name: array} in, {name: array} out. Axis 0 counts rows. Raises what the library raises."""
+        return self.session.run(inputs)
+
+    def run_batch(self, batch: Sequence[Arrays]) -> list[Arrays]:
+        """Several requests in as few calls as their shapes allow; the outputs in the same order."""
+        return run_together(self.session.run, batch)
+
+
+class Declarative(Model):
+    """A model without code: `{"inputs": {name: values}}` in, `{"outputs": {name: values}}` out, as JSON."""
+
+    def preprocess(self, request: Any, context: Context) -> Arrays:
+        return from_json(request.body.json, self.engine.inputs)
+
+    def run_batch(self, batch: list[Arrays], context: Context) -> list[Arrays]:
+        outputs: list[Arrays] = self.engine.run_batch(batch)
+        return outputs
+
+    def postprocess(self, outputs: Arrays, context: Context) -> dict[str, Any]:
+        return to_json(outputs)
+
+
+def load_weights(
+    assignment: Assignment, context: Context, *, session: Callable[..., Session], is_model: Callable[[str], bool], what: str
+) -> Loaded:
+    """Finds and loads the weights, and puts them into the author's Model, or into one that needs no code.
+
+    `session` is called with the path, `threads` and `device` (cpu or cuda); `what` says in words what `is_model` accepts.
+    Raises LoadError where there are no weights or the author's code has no place for them.
+    """
+    weights = Weights(session(find(assignment, is_model, what), threads=assignment.threads, device=_device(assignment)))
+    target = author(assignment) if assignment.entry else Declarative()
+    if not isinstance(target, Model):
+        raise LoadError(f"around engine {assignment.engine}, {assignment.entry} must hold a class derived from fornada_sdk.Model")
+    target.engine = weights
+    inputs, outputs = declared(assignment.tensors, "inputs"), declared(assignment.tensors, "outputs")
+    return Loaded(target, inputs or metadata(weights.inputs), outputs or metadata(weights.outputs))
+
+
+def find(assignment: Assignment, is_model: Callable[[str], bool], what: str) -> str:
+    """Path of the weights: among the artifacts first, in the order of model.toml, then in the model's folder.
+
+    Raises LoadError where there are none, or several in the folder.
+    """
+    for path in assignment.artifacts.values():
+        if is_model(path):
+            return path
+    found = sorted(path for path in _paths(assignment.folder) if is_model(path))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(os.path.relpath(path, assignment.folder) for path in found)
+        raise LoadError(f"the folder holds several models ({names}); name the one to load as an artifact")
+    raise LoadError(f"neither the artifacts nor the folder hold {what}")
+
+
+def _paths(folder: str) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        yield place
+        yield from (os.path.join(place, name) for name in files)
+        if place[len(folder) :].count(os.sep) >= DEPTH:
+            folders.clear()
+
+
+def _device(assignment: Assignment) -> str:
+    # The fake device is memory on paper: what is placed on it computes on the CPU.
+    return "cuda" if assignment.device_kind == "cuda" else "cpu"
