@@ -1,0 +1,95 @@
+"""`fornada deploy`."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fornada.cli import bundle
+from fornada.cli.client import Node, model_path, with_node
+from fornada.cli.commands.life import summary
+from fornada.cli.failures import CommandFailed
+from fornada.cli.output import print_json, shorten, version_digits
+from fornada.cli.progress import watching
+
+ASK_EVERY_S = 0.3
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="Name of the model.  [default: what model.toml says, else @local/DIR]")
+@click.option("--label", type=click.Choice(["stable", "canary"]), default="stable", show_default=True, help="What the version becomes.")
+@click.option("--wait", "wait", is_flag=True, help="Wait until the version is ready; fail where it can't be.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@with_node
+def deploy(node: Node, folder: Path, name: str | None, label: str, wait: bool, as_json: bool) -> None:
+    """Make a folder a model of the node, or a new version of one.
+
+    The folder is packed and sent; the node locks its dependencies and builds. Where a version serves already, it goes on until the
+    new one is warm; one that can't be loaded changes nothing.
+
+    \b
+    Example:
+      fornada deploy examples/echo
+      fornada deploy my-model --name @acme/my-model --wait
+    """
+    packed = bundle.pack(folder, largest=_largest(node))
+    model = name or packed.name or bundle.default_name(folder)
+    with watching(node, model, quiet=not wait):
+        done = node.put(model_path(model), packed.content, type="application/gzip", model=model, query={"label": label})
+        model = str(done.get("name", model))
+        version = str(done.get("version", ""))
+        found = _wait(node, model, version, label) if wait else None
+    if as_json:
+        print_json(found or done)
+        return
+    click.echo(f"{model}: version {version} ({len(packed.files)} files, {len(packed.content)} bytes)")
+    if found:
+        click.echo(summary(found))
+    else:
+        click.echo(f"{done.get('state', '')}; 'fornada models {model}' shows how it goes, --wait waits", err=True)
+
+
+def _largest(node: Node) -> int:
+    """The node's own bound where it tells one: it may have been raised."""
+    told = _first_node(node.get("/api/v1/nodes")).get("max_bundle_bytes")
+    return told if isinstance(told, int) and told > 0 else bundle.LARGEST
+
+
+def _first_node(answer: Any) -> dict[str, Any]:
+    nodes = answer.get("nodes") if isinstance(answer, dict) else None
+    return nodes[0] if isinstance(nodes, list) and nodes and isinstance(nodes[0], dict) else answer if isinstance(answer, dict) else {}
+
+
+def _wait(node: Node, model: str, version: str, label: str) -> dict[str, Any]:
+    """The model once `version` is what answers. The node bounds the wait: a load that makes no progress fails."""
+    if label == "canary":
+        return _load(node, f"{model}:{version_digits(version)}")
+    _load(node, model)
+    while True:
+        found = node.model(model)
+        if found.get("version") == version and found.get("state") in ("ready", "asleep", "stopped"):
+            return found
+        failure = _failure(found, version)
+        if failure:
+            raise CommandFailed(
+                f"version {version_digits(version)} of {model} could not be loaded: {shorten(failure, 400)} (the model's fault); "
+                "the version before it goes on serving; mend it and deploy again"
+            )
+        time.sleep(ASK_EVERY_S)
+
+
+def _load(node: Node, reference: str) -> dict[str, Any]:
+    found: dict[str, Any] = node.post(model_path(reference, "load"), model=reference)
+    return found
+
+
+def _failure(found: dict[str, Any], version: str) -> str:
+    """Why `version` failed, "" where it has not."""
+    for entry in found.get("versions") or []:
+        if isinstance(entry, dict) and entry.get("version", entry.get("digest")) == version and entry.get("state") == "failed":
+            return str(entry.get("why") or "no reason given")
+    if found.get("state") == "failed":
+        return str(found.get("why") or "no reason given")
+    return ""

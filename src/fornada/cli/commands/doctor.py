@@ -1,0 +1,93 @@
+"""`fornada doctor`."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fornada.cli.client import Node, with_node
+from fornada.cli.failures import CommandFailed
+from fornada.cli.output import print_json
+
+if TYPE_CHECKING:
+    from fornada.cli.checks.finding import Finding
+    from fornada.cli.checks.machine import Machine
+
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The data directory to look at.  [default: as for serve]")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@with_node
+def doctor(node: Node, data_dir: Path | None, as_json: bool) -> None:
+    """Look at this machine and say what a node can and can't do on it.
+
+    Works with and without a node. Exit code 1 where something won't work.
+
+    \b
+    Example:
+      fornada doctor
+      fornada doctor --json
+    """
+    from dataclasses import asdict
+
+    from fornada.app.config import default_data_dir, environment
+    from fornada.cli.checks.machine import Machine
+
+    environ = environment()
+    where = data_dir or Path(environ.get("FORNADA_DATA_DIR") or default_data_dir(environ))
+    found = findings(Machine(environ=environ, data_dir=where.absolute()), node)
+    if as_json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        _show(found)
+    failed = [finding.subject for finding in found if finding.level == "fail"]
+    if failed:
+        raise CommandFailed(f"this machine can't run a node as it is: {', '.join(failed)}; see above what to do")
+
+
+def findings(machine: "Machine", node: Node | None) -> "list[Finding]":
+    """Everything, in the order of the printed list."""
+    from fornada.cli.checks import capacity, kernel, software
+
+    checks: Iterable[Callable[[Machine], Iterable[Finding]]] = (
+        software.python,
+        software.uv,
+        kernel.isolation,
+        kernel.release,
+        kernel.namespaces,
+        kernel.cgroups,
+        kernel.landlock,
+        capacity.devices,
+        capacity.disk,
+        capacity.limits,
+        capacity.clock,
+        software.network,
+    )
+    found = [finding for check in checks for finding in check(machine)]
+    return found if node is None else [*found, *_node(node)]
+
+
+def _node(node: Node) -> "Iterable[Finding]":
+    from fornada.cli.checks.finding import ok, warn
+    from fornada.cli.commands.nodes import listed
+
+    try:
+        nodes = listed(node.get("/api/v1/nodes"))
+    except CommandFailed as failure:
+        what, _, advice = failure.message.partition("; ")
+        yield warn("node", what, advice)
+        return
+    for entry in nodes:
+        yield ok("node", f"{entry.get('version', 'unknown version')} at {entry.get('url', node.url)}, isolation {entry.get('isolation')}")
+
+
+def _show(found: "list[Finding]") -> None:
+    width = max(len(finding.subject) for finding in found)
+    for finding in found:
+        level = click.style(f"{finding.level:<4}", fg=COLOURS[finding.level], bold=finding.level != "ok")
+        click.echo(f"{level}  {finding.subject:<{width}}  {finding.seen}")
+        if finding.advice:
+            click.echo(f"      {'':<{width}}  -> {finding.advice}")

@@ -1,0 +1,64 @@
+"""`fornada models`."""
+
+from typing import Any
+
+import click
+
+from fornada.cli.client import Node, with_node
+from fornada.cli.output import ago, bytes_text, key_values, print_json, print_table, shorten, version_digits
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@with_node
+def models(node: Node, model: str | None, as_json: bool) -> None:
+    """List the models of the node, or show one.
+
+    \b
+    Example:
+      fornada models
+      fornada models @local/echo
+    """
+    if model:
+        found = node.model(model)
+        print_json(found) if as_json else _show(found)
+        return
+    answer = node.get("/api/v1/models")
+    if as_json:
+        print_json(answer)
+        return
+    columns = ["name", "task", "engine", "version", "state", "memory", "last used"]
+    print_table(columns, [_row(found) for found in answer.get("models", [])], empty="no models yet; 'fornada deploy DIR' adds one")
+
+
+def memory(found: dict[str, Any]) -> str:
+    """Measured where something was measured, else declared."""
+    return bytes_text(found.get("peak_bytes")) if found.get("peak_bytes") else f"{bytes_text(found.get('declared_bytes'))} declared"
+
+
+def _row(found: dict[str, Any]) -> list[str]:
+    name = found["name"] + (" (pinned)" if found.get("pinned") else "")
+    version = version_digits(found.get("version"))
+    return [name, found["task"], found["engine"], version, found["state"], memory(found), ago(found.get("last_used"))]
+
+
+def _show(found: dict[str, Any]) -> None:
+    key_values(
+        {
+            "name": found["name"],
+            "aliases": ", ".join(found.get("aliases") or []),
+            "description": found.get("description"),
+            "task": found["task"],
+            "engine": found["engine"],
+            "version": found.get("version"),
+            "versions": len(found.get("versions") or []),
+            "account": found.get("account"),
+            "visibility": found.get("visibility"),
+            "state": found["state"] + (f" ({shorten(found['why'], 200)})" if found.get("why") else ""),
+            "pinned": "yes" if found.get("pinned") else "",
+            "memory": f"{bytes_text(found.get('declared_bytes'))} declared, {bytes_text(found.get('peak_bytes'))} at most seen",
+            "last used": ago(found.get("last_used")),
+            "instances": len(found.get("instances") or []),
+        }
+    )

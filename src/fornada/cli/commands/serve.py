@@ -1,0 +1,54 @@
+"""`fornada serve`."""
+
+from pathlib import Path
+
+import click
+
+from fornada.cli.failures import CommandFailed
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Address to listen on; only loopback ones, until there are keys.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes any free one.  [default: 8250]")
+@click.option(
+    "--data-dir", metavar="DIR", help="Where everything is kept.  [default: /var/lib/fornada for root, else ~/.local/share/fornada]"
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A fornada.toml; docs/reference/settings.md lists what may stand there.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["auto", "full", "namespaces", "landlock", "none"]),
+    help="How models are confined; in this release auto means none, and the others are refused.",
+)
+@click.option("--ready-example", is_flag=True, hidden=True, help="Prepare the example model and print a curl line for it.")
+def serve(
+    host: str | None, port: int | None, data_dir: str | None, config: Path | None, isolation: str | None, ready_example: bool
+) -> None:
+    """Run a node until it is told to stop.
+
+    It prints a line once it accepts requests. Ctrl-C (or SIGTERM) lets running requests finish, then ends every model.
+
+    \b
+    Example:
+      fornada serve
+      fornada serve --port 0 --data-dir /srv/models --config fornada.toml
+    """
+    from fornada.app.config import ConfigError, environment, load
+    from fornada.app.serve import serve as run_node
+
+    flags = {"host": host, "port": port, "data_dir": data_dir, "isolation": isolation, "ready_example": ready_example or None}
+    try:
+        settings = load(config, flags, environment())
+    except ConfigError as error:
+        raise Misconfigured(str(error)) from None
+    click.get_current_context().exit(run_node(settings))
+
+
+class Misconfigured(CommandFailed):
+    """What was asked for by flag, environment or file can't be: as wrong as a wrong flag."""
+
+    exit_code = 2

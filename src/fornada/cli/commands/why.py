@@ -1,0 +1,54 @@
+"""`fornada why`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from fornada.cli.client import Node, model_path, with_node
+from fornada.cli.output import bytes_text, print_json
+
+
+@click.command()
+@click.argument("model")
+@click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
+@with_node
+def why(node: Node, model: str, as_json: bool) -> None:
+    """Say why a model is loaded or not: the memory, the queue, the last failure.
+
+    \b
+    Example:
+      fornada why @local/echo
+    """
+    found = node.get(model_path(model, "why"))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"{found.get('model', model)} is {found.get('state')}: {found.get('summary') or 'no more is known'}")
+    for key, value in found.items():
+        if key not in ("model", "state", "summary") and value not in (None, "", [], {}):
+            for line in _lines(key, value, 0):
+                click.echo(line)
+
+
+def _lines(key: str, value: Any, depth: int) -> Iterator[str]:
+    """Any JSON value as indented text."""
+    indent, name = "  " * depth, key.replace("_", " ")
+    if isinstance(value, dict):
+        yield f"{indent}{name}:"
+        for inner, item in value.items():
+            if item not in (None, "", [], {}):
+                yield from _lines(str(inner), item, depth + 1)
+    elif isinstance(value, list):
+        yield f"{indent}{name}:"
+        for item in value:
+            if isinstance(item, dict):
+                yield f"{indent}  - " + ", ".join(f"{inner.replace('_', ' ')} {_text(inner, field)}" for inner, field in item.items())
+            else:
+                yield f"{indent}  - {item}"
+    else:
+        yield f"{indent}{name}: {_text(key, value)}"
+
+
+def _text(key: str, value: Any) -> str:
+    return bytes_text(value) if key.endswith("_bytes") else str(value)

@@ -1,0 +1,92 @@
+"""What is different on a terminal: questions, colours, bars, Ctrl-C."""
+
+import threading
+
+import pytest
+
+from tests.bounds import bound
+from tests.unit.cli.fake_node import Asked, FakeNode, Said, model, say
+from tests.unit.cli.terminal import on_a_terminal
+
+NAME = "@local/echo"
+PATH = f"/api/v1/models/{NAME}"
+
+
+@pytest.mark.parametrize(("typed", "removed", "code"), [("y\n", True, 0), ("n\n", False, 1), ("\x04", False, 130)])
+def test_rm_asks_first(node: FakeNode, typed: str, removed: bool, code: int):
+    node.on("GET", PATH, say(model()))
+    node.on("DELETE", PATH, say({}))
+    seen = on_a_terminal("rm", NAME, url=node.url, typed=typed)
+    assert "Remove @local/echo (1 version, ready)? [y/N]:" in seen.text
+    assert seen.code == code
+    assert ("DELETE" in [asked.method for asked in node.asked]) == removed
+
+
+def test_a_table_fits_and_its_states_have_colours(node: FakeNode):
+    node.on("GET", "/api/v1/models", say({"models": [model(), model("@a/b", state="failed")]}))
+    seen = on_a_terminal("models", url=node.url)
+    assert seen.code == 0
+    assert "NAME" in seen.text and "@a/b" in seen.text
+    assert "\x1b[31mfailed" in seen.raw and "\x1b[32mready" in seen.raw
+
+
+def test_json_is_indented_for_eyes(node: FakeNode):
+    node.on("GET", "/api/v1/models", say({"models": []}))
+    assert on_a_terminal("models", "--json", url=node.url).text == '{\n  "models": []\n}\n'
+
+
+def hold_load(node: FakeNode) -> threading.Event:
+    """A load that waits; set the event to let it end. The model tells how far it is meanwhile."""
+    goes_on = threading.Event()
+
+    def load(_: Asked) -> Said:
+        goes_on.wait(bound(20))
+        return say(model())
+
+    looks: list[int] = []
+
+    def look(_: Asked) -> Said:
+        looks.append(1)
+        if len(looks) == 3:
+            goes_on.set()
+        return say(model(state="pending", progress={"phase": "building", "text": "numpy 2.4.6", "fraction": 0.25}))
+
+    node.on("POST", f"{PATH}/load", load)
+    node.on("GET", PATH, look)
+    return goes_on
+
+
+def test_a_load_shows_a_bar_and_clears_it(node: FakeNode):
+    hold_load(node)
+    seen = on_a_terminal("load", NAME, url=node.url)
+    assert seen.code == 0
+    assert f"{NAME}: building" in seen.text and "25%" in seen.text and "numpy 2.4.6" in seen.text
+    assert seen.text.rstrip().endswith(f"{NAME}: ready, pid 4711 on cpu, 48 MiB")
+
+
+def test_ctrl_c_leaves_at_once_in_one_line(node: FakeNode):
+    goes_on = hold_load(node)
+    node.on("GET", PATH, say(model(state="pending", progress={"phase": "building", "text": "", "fraction": None})))
+    try:
+        seen = on_a_terminal("load", NAME, url=node.url, interrupt_at="building")
+    finally:
+        goes_on.set()
+    assert seen.code == 130
+    assert seen.text.rstrip().endswith("fornada: interrupted")
+    assert "Traceback" not in seen.text
+
+
+def test_ctrl_c_is_how_top_ends(node: FakeNode):
+    node.on("GET", "/api/v1/models", say({"models": [model()]}))
+    node.on("GET", "/metrics", Said(b"", type="text/plain"))
+    seen = on_a_terminal("top", "--every", "0.2", url=node.url, interrupt_at="4711")
+    assert seen.code == 0
+    assert NAME in seen.text and "Traceback" not in seen.text
+
+
+def test_bytes_are_not_spilt_on_a_terminal(node: FakeNode):
+    node.on("GET", PATH, say(model()))
+    node.on("POST", f"/client/v4/accounts/local/ai/run/{NAME}", Said(b"\x89PNG\0", type="image/png"))
+    seen = on_a_terminal("run", NAME, url=node.url)
+    assert seen.code == 1
+    assert "5 bytes of image/png, nothing for a terminal; --output answer.png saves it" in seen.text
