@@ -52,17 +52,19 @@ class Kind(enum.IntEnum):
     ASSIGN = 48  # JSON: see Assignment in fornada_sdk/runner/assignment.py
     ATTACH = 49  # JSON: epoch; one descriptor
     # control plane <-> keeper
-    WELCOME = 64  # keeper: JSON epoch, pid, listeners, instances, builds; descriptors as listed
+    # WELCOME comes first: JSON epoch, keeper_pid, main_pid, control_pid, listeners (how many: they are its descriptors),
+    # instances (how many SPAWNED follow), builds: [{build, pid}]
+    WELCOME = 64  # keeper
     SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo
-    SPAWNED = 66  # keeper: JSON instance, pid; descriptors: link, pidfd, output
+    SPAWNED = 66  # keeper: JSON instance, pid, memo; descriptors: link, output
     REFUSED = 67  # keeper: JSON instance or build, reason
     BUILD = 68  # control plane: JSON build, argv, env, cwd, limits, log
     BUILT = 69  # keeper: JSON build, pid (it has started)
     SIGNAL = 70  # control plane: JSON instance or build, signal
-    EXITED = 71  # keeper: JSON instance or build, status, signal, max_rss_bytes, cpu_s
+    EXITED = 71  # keeper: JSON instance or build, status (exit code or null), signal (or null), max_rss_bytes, cpu_s
     FORGET = 72  # control plane: JSON instance or build: its end is known, drop the record
     DRAIN = 73  # keeper: JSON reason, deadline_s: the node is to stop
-    SERVING = 74  # control plane: JSON url, ready (the keeper tells main)
+    SERVING = 74  # control plane: JSON url, ready: it accepts requests
 
 
 OK_HEAD = b"{}"
