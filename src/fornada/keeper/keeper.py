@@ -1,0 +1,381 @@
+"""The keeper itself: carries out what a control plane orders, and keeps what must outlive it. It decides nothing.
+
+SERVING --signal--> DRAINING --control plane gone, or too late--> ENDING --all reaped--> (exit)
+   |                   |                                            ^
+   +-------------------+--- no control plane, second signal --------+      main dead: everything is killed at once
+"""
+
+import enum
+import os
+import signal
+from collections.abc import Callable
+
+from fornada.keeper import children, namespaces, orders, supervise
+from fornada.keeper.config import Config
+from fornada.keeper.loop import Loop, Timer
+from fornada.keeper.orders import BadOrder
+from fornada.keeper.peer import Peer
+from fornada.keeper.records import BuildChild, Child, ControlChild, InstanceChild, Life
+from fornada.keeper.say import say
+from fornada.keeper.starting import start_build, start_control, start_runner
+from fornada_sdk.wire.channel import Message
+from fornada_sdk.wire.messages import Kind
+
+REAP_S = 2.0
+"""After SIGKILL: longer than the kernel needs, and no reason to wait on for what hangs in it."""
+
+
+class Phase(enum.Enum):
+    SERVING = enum.auto()
+    DRAINING = enum.auto()
+    ENDING = enum.auto()
+
+
+class Keeper:
+    """One node's processes, from the first control plane to the last child."""
+
+    def __init__(self, loop: Loop, config: Config, main: Callable[["Keeper"], Peer]) -> None:
+        self._loop = loop
+        self._config = config
+        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._listeners = list(config.listeners)
+        self._control: ControlChild | None = None
+        self._supervision = supervise.Supervision(grace_s=config.grace_s)
+        self._patience: Timer | None = None
+        self._children: dict[int, Child] = {}
+        """By pid, everything that isn't reaped."""
+        self._named: dict[str, InstanceChild | BuildChild] = {}
+        """Instances and builds, ended ones too until they are forgotten."""
+        self._phase = Phase.SERVING
+        self._code = 0
+        self._main = main(self)
+        loop.on_signal(signal.SIGCHLD, self._reap)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.on_signal(number, lambda: self.drain("signal to the keeper"))
+
+    def run(self) -> int:
+        """The exit code: 0 after a drain, 1 if the node ended otherwise."""
+        self._start_control()
+        self._main.send(Kind.WELCOME, {"keeper_pid": namespaces.own_outer_pid()})
+        self._loop.run()
+        return self._code
+
+    # ---- the control plane
+
+    def _start_control(self) -> None:
+        if self._phase is not Phase.SERVING:
+            return
+        self._supervision = supervise.started(self._supervision, self._loop.now())
+        try:
+            control = start_control(self._loop, self._config, null=self._null, heard=self._heard, lost=self._control_lost)
+        except OSError as error:
+            self._control_missing(None, f"couldn't be started: {error.strerror}")
+            return
+        self._control = control
+        self._register(control)
+        patience_s = supervise.patience_s(self._supervision, self._loop.now())
+        if patience_s is not None:
+            self._patience = self._loop.later(patience_s, self._overdue)
+        self._welcome(control)
+
+    def _welcome(self, control: ControlChild) -> None:
+        builds = [child for child in self._named.values() if isinstance(child, BuildChild) and not child.forgotten]
+        instances = [child for child in self._named.values() if isinstance(child, InstanceChild) and not child.forgotten]
+        head = {
+            "epoch": self._supervision.epoch,
+            "keeper_pid": namespaces.own_outer_pid(),
+            "main_pid": self._config.main_pid,
+            "control_pid": control.outer,
+            "listeners": len(self._listeners),
+            "instances": len(instances),
+            "builds": [{"build": build.name, "pid": build.outer} for build in builds],
+        }
+        try:
+            listeners = [os.dup(listener) for listener in self._listeners]
+        except OSError as error:
+            self._control_lost(True, f"the keeper can't give it its sockets: {error.strerror}")
+            return
+        control.peer.send(Kind.WELCOME, head, listeners)
+        for instance in instances:
+            self._announce(instance)
+        for child in [*instances, *builds]:
+            child.announced = True
+            if child.life is Life.ENDED:
+                self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
+
+    def _control_lost(self, broke_rules: bool, why: str) -> None:
+        """Its channel is closed: without it, it can do nothing. It may be on its way to its end; else it is helped."""
+        control = self._control
+        if control is None:
+            return
+        if broke_rules:
+            say(f"the control plane (pid {control.outer}) broke the rules of the wire and is ended: {why}")
+            self._signal(control, signal.SIGKILL)
+        else:
+            self._loop.later(self._config.kill_s, lambda: self._signal(control, signal.SIGKILL))
+
+    def _control_ended(self, control: ControlChild) -> None:
+        control.peer.close()
+        self._control = None
+        for child in self._named.values():
+            child.announced = False
+        if self._phase is Phase.SERVING:
+            self._control_missing(control.end.code, str(control.end))
+        elif self._phase is Phase.DRAINING:
+            if control.end.code != 0:
+                say(f"the control plane {control.end} during the drain; what was running is cut off")
+            self._end(0 if control.end.code == 0 else 1)
+
+    def _control_missing(self, code: int | None, how: str) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._supervision, choice = supervise.died(self._supervision, self._loop.now(), code, how)
+        match choice:
+            case supervise.Start(delay_s):
+                say(f"the control plane {how}; the next one starts{f' in {delay_s:g} s' if delay_s else ''}, models go on")
+                self._loop.later(delay_s, self._start_control)
+            case supervise.GiveUp(reason):
+                self._give_up(reason)
+
+    def _overdue(self) -> None:
+        choice = supervise.overdue(self._supervision, self._loop.now())
+        if choice is not None and self._phase is Phase.SERVING:
+            self._give_up(choice.reason)
+
+    def _give_up(self, reason: str) -> None:
+        if reason:
+            say(reason)
+        self._end(1)
+
+    def _tell(self, kind: Kind, head: dict[str, object], descriptors: tuple[int, ...] | list[int] = ()) -> None:
+        """To the present control plane; without one the record waits for the next."""
+        if self._control is None:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        else:
+            self._control.peer.send(kind, head, descriptors)
+
+    # ---- its orders
+
+    def _heard(self, message: Message) -> None:
+        try:
+            match message.kind:
+                case Kind.SPAWN:
+                    self._spawn(orders.read_spawn(message.head))
+                case Kind.BUILD:
+                    self._build(orders.read_build(message.head))
+                case Kind.SIGNAL:
+                    signalled = orders.read_signal(message.head)
+                    if (child := self._named.get(signalled.name)) is not None:
+                        self._signal(child, signalled.number)
+                case Kind.FORGET:
+                    self._forget(orders.read_forget(message.head).name)
+                case Kind.SERVING:
+                    self._supervision = supervise.served(self._supervision)
+                case _:
+                    say(f"the control plane sent a message of kind {message.kind}, which means nothing to the keeper; it is ignored")
+        except BadOrder as error:
+            self._refuse_unread(message, str(error))
+
+    def _refuse_unread(self, message: Message, reason: str) -> None:
+        """An order that can't be read is refused by its name where that much can be."""
+        key = {Kind.SPAWN: "instance", Kind.BUILD: "build"}.get(Kind(message.kind), "")
+        try:
+            name = orders.name_of(message.head, key)
+        except BadOrder:
+            say(f"an order of kind {message.kind} from the control plane is ignored: {reason}")
+            return
+        self._tell(Kind.REFUSED, {key: name, "reason": reason})
+
+    def _spawn(self, order: orders.Spawn) -> None:
+        refused = self._refusal(order.instance)
+        if not refused:
+            try:
+                runner = start_runner(
+                    self._loop, order, null=self._null, lost=lambda broke, why: self._runner_lost(order.instance, broke, why)
+                )
+            except OSError as error:
+                refused = _cant_start(error)
+            else:
+                self._register(runner)
+                self._named[runner.name] = runner
+                runner.peer.send(Kind.ASSIGN, order.assignment)
+        if refused:
+            self._tell(Kind.REFUSED, {"instance": order.instance, "reason": refused})
+
+    def _build(self, order: orders.Build) -> None:
+        present = self._named.get(order.build)
+        if isinstance(present, BuildChild) and present.is_same(order) and not present.forgotten:
+            self._announce(present)  # a predecessor's order: the caller waits for the same end
+            if present.life is Life.ENDED:
+                self._tell(Kind.EXITED, {"build": present.name, **present.end.head()})
+            return
+        refused = self._refusal(order.build)
+        if not refused:
+            try:
+                build = start_build(order, null=self._null)
+            except OSError as error:
+                refused = _cant_start(error)
+            else:
+                self._register(build)
+                self._named[build.name] = build
+        if refused:
+            self._tell(Kind.REFUSED, {"build": order.build, "reason": refused})
+
+    def _refusal(self, name: str) -> str:
+        if name in self._named:
+            return f"'{name}' is there already, or its end hasn't been noted yet"
+        return "" if self._phase is not Phase.ENDING else "the node is ending"
+
+    def _announce(self, child: InstanceChild | BuildChild) -> None:
+        """SPAWNED or BUILT, with what belongs to it."""
+        if self._control is None:
+            return
+        child.announced = True
+        if isinstance(child, BuildChild):
+            self._tell(Kind.BUILT, {"build": child.name, "pid": child.outer})
+            return
+        try:
+            descriptors = child.attach(self._supervision.epoch)
+        except OSError as error:
+            self._signal(child, signal.SIGKILL)
+            child.forgotten = True
+            self._tell(Kind.REFUSED, {"instance": child.name, "reason": _cant_start(error)})
+            return
+        self._tell(Kind.SPAWNED, {"instance": child.name, "pid": child.outer, "memo": child.memo}, descriptors)
+
+    def _forget(self, name: str) -> None:
+        child = self._named.get(name)
+        if child is None:
+            return
+        child.forgotten = True
+        if child.life is Life.ENDED:
+            self._drop(child)
+        else:
+            self._signal(child, signal.SIGKILL)  # nobody would ever ask for its end
+
+    # ---- children
+
+    def _register(self, child: Child) -> None:
+        self._children[child.pid] = child
+        self._loop.watch(child.report, lambda: self._reported(child))
+
+    def _reported(self, child: Child) -> None:
+        """It executes its program, or tells why it can't."""
+        text = children.read_report(child.report)
+        if text is not None:
+            self._executes(child, text)
+
+    def _executes(self, child: Child, text: str) -> None:
+        self._loop.unwatch(child.report)
+        os.close(child.report)
+        child.life = Life.RUNNING
+        if text:
+            child.forgotten = True  # its end, which follows, is no news
+            if isinstance(child, ControlChild):
+                say(f"the control plane {text}")
+            elif not child.announced:
+                self._tell(Kind.REFUSED, {child.key: child.name, "reason": text})
+        elif isinstance(child, InstanceChild | BuildChild) and not child.announced:
+            self._announce(child)
+
+    def _reap(self) -> None:
+        swept = False
+        while (pid := children.next_dead()) is not None:
+            child = self._children.pop(pid, None)
+            if child is not None:
+                if child.life is Life.STARTING:
+                    self._executes(child, children.read_report(child.report) or "")
+            end = children.reap(pid)
+            if child is not None:
+                child.life = Life.ENDED
+                child.end = end
+                self._ended(child)
+            swept = True
+        if swept:
+            self._sweep()
+        if self._phase is Phase.ENDING and not self._children and not self._sweep():
+            self._loop.stop()
+
+    def _ended(self, child: Child) -> None:
+        match child:
+            case ControlChild():
+                self._control_ended(child)
+            case InstanceChild() | BuildChild():
+                if isinstance(child, InstanceChild):
+                    child.peer.close()
+                if child.announced:
+                    self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
+                if child.forgotten:
+                    self._drop(child)
+
+    def _drop(self, child: InstanceChild | BuildChild) -> None:
+        self._named.pop(child.name, None)
+        child.release()
+
+    def _sweep(self) -> bool:
+        """A process that left its instance's session and lost its parent belongs to nobody: it must hold nothing any longer."""
+        known = {child.pid: child.outer for child in self._children.values()}
+        return children.end_strays(known, set() if self._phase is Phase.ENDING else set(known.values()))
+
+    def _runner_lost(self, name: str, broke_rules: bool, why: str) -> None:
+        """No control plane can be given to it any more. It may be on its way to its end; else it is helped."""
+        child = self._named.get(name)
+        if not isinstance(child, InstanceChild) or child.life is Life.ENDED:
+            return
+        if broke_rules:
+            say(f"the runner {name} (pid {child.outer}) broke the rules of the wire and is ended: {why}")
+            self._signal(child, signal.SIGKILL)
+        else:
+            self._loop.later(self._config.kill_s, lambda: self._signal(child, signal.SIGKILL))
+
+    def _signal(self, child: Child, number: int) -> None:
+        if self._children.get(child.pid) is child:
+            children.signal_group(child.pid, number)
+
+    # ---- the end
+
+    def drain(self, reason: str) -> None:
+        """Lets the control plane finish, then ends the rest. Asking again changes nothing."""
+        if self._phase is not Phase.SERVING:
+            return
+        self._phase = Phase.DRAINING
+        if self._control is None:
+            self._end(0)
+            return
+        self._tell(Kind.DRAIN, {"reason": reason, "deadline_s": self._config.drain_s})
+        self._loop.later(self._config.drain_s + self._config.kill_s, self._drain_overdue)
+
+    def _drain_overdue(self) -> None:
+        if self._phase is Phase.DRAINING:
+            say(
+                f"the control plane hasn't ended within drain_s + kill_s = {self._config.drain_s + self._config.kill_s:g} s and is ended now"
+            )
+            self._end(1)
+
+    def _end(self, code: int) -> None:
+        """SIGTERM to all, SIGKILL after kill_s."""
+        if self._phase is Phase.ENDING:
+            return
+        self._phase = Phase.ENDING
+        self._code = code
+        for listener in self._listeners:
+            os.close(listener)
+        self._listeners.clear()
+        for child in self._children.values():
+            self._signal(child, signal.SIGTERM)
+        self._loop.later(self._config.kill_s, self.kill)
+        self._loop.later(0, self._reap)
+
+    def kill(self) -> None:
+        """SIGKILL to all, now. The exit code is 1 unless a drain had been completed."""
+        if self._phase is not Phase.ENDING:
+            self._end(1)
+        for child in self._children.values():
+            self._signal(child, signal.SIGKILL)
+        self._loop.later(REAP_S, self._loop.stop)
+        self._reap()
+
+
+def _cant_start(error: OSError) -> str:
+    return f"the keeper can't start it: {error.strerror or error}"

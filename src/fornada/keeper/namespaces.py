@@ -1,0 +1,96 @@
+"""The pid namespace that everything below main lives in, and what its processes are called outside.
+
+In the namespace the keeper is process 1: when it ends, the kernel ends all the others. /proc stays the one of the outside, so
+"/proc/self" and the Pid line of a pidfd give the numbers that the operator's `kill` understands.
+
+Issue C: user namespaces, which give an ordinary user the same.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from fornada.keeper import linux
+
+
+@contextlib.contextmanager
+def children_in_new_pid_namespace() -> Iterator[bool]:
+    """The first child forked inside is process 1 of a new pid namespace. Yields False where the machine doesn't allow that.
+
+    On leaving, later children are forked into the caller's own namespace again; without that the caller could start no thread.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, own)
+            linux.unshare(linux.CLONE_NEWPID)
+        except OSError:
+            yield False
+            return
+        stack.callback(linux.setns, own, linux.CLONE_NEWPID)
+        yield True
+
+
+def own_outer_pid() -> int:
+    """This process's pid outside."""
+    try:
+        return int(os.readlink("/proc/self"))
+    except (OSError, ValueError):
+        return os.getpid()
+
+
+def outer_pid(pid: int) -> int:
+    """The pid outside of `pid`, a child of this process that it hasn't reaped. 0 if it can't be told. Raises OSError."""
+    if own_outer_pid() == os.getpid():
+        return pid
+    descriptor = os.pidfd_open(pid)
+    try:
+        with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("Pid:"):
+                    return max(0, int(line.split()[1]))
+    finally:
+        os.close(descriptor)
+    return 0
+
+
+def other_children(known: set[int]) -> list[tuple[int, int]]:
+    """(pid, session outside) of this process's children but those `known` by their pid outside; zombies too.
+
+    Empty where the kernel has no list of children.
+    """
+    others = [outer for outer in _children_outside() if outer not in known]
+    depth = _depth() if others else 0
+    found = []
+    for outer in others:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{outer}/stat", encoding="ascii", errors="replace") as file:
+                session = int(file.read().rpartition(")")[2].split()[3])
+            found.append((_pids(f"/proc/{outer}/status")[depth], session))
+    return found
+
+
+def _children_outside() -> list[int]:
+    """The kernel's list may miss a child that appears while it is read; whoever sweeps reads it until it stays empty."""
+    try:
+        with open(f"/proc/self/task/{own_outer_pid()}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def _depth() -> int:
+    """How many pid namespaces lie between /proc's and this process's own."""
+    try:
+        return len(_pids("/proc/self/status")) - 1
+    except OSError:
+        return 0
+
+
+def _pids(status: str) -> list[int]:
+    """The NSpid line: the process's number in each pid namespace, outermost first."""
+    with open(status, encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("NSpid:"):
+                return [int(word) for word in line.split()[1:]]
+    return [0]

@@ -1,0 +1,105 @@
+"""What the keeper knows of each child, and what it holds for it.
+
+STARTING --its program executes--> RUNNING --reaped--> ENDED --FORGET--> (gone)
+    |                                                    ^
+    +-------------- killed, or it can't be executed -----+
+"""
+
+import contextlib
+import enum
+import os
+
+from fornada.keeper.children import Exit, Started
+from fornada.keeper.orders import Build, Command, Spawn
+from fornada.keeper.peer import Peer
+from fornada_sdk.wire import channel
+from fornada_sdk.wire.messages import Kind
+
+
+class Life(enum.Enum):
+    STARTING = enum.auto()
+    RUNNING = enum.auto()
+    ENDED = enum.auto()
+
+
+class Child:
+    """What all children have."""
+
+    key = ""
+    """How messages call its name."""
+
+    def __init__(self, name: str, started: Started) -> None:
+        self.name = name
+        self.pid = started.pid
+        self.outer = started.outer
+        self.report = started.report
+        """Descriptor, open while STARTING."""
+        self.life = Life.STARTING
+        self.end = Exit(code=None, signal=None)
+        """Means something once ENDED."""
+        self.announced = False
+        """The present control plane knows of it."""
+        self.forgotten = False
+        """Its record goes when it ends."""
+
+    def release(self) -> None:
+        """Gives back what the keeper holds for it beside the report."""
+
+
+class ControlChild(Child):
+    """A control plane."""
+
+    key = "control"
+
+    def __init__(self, started: Started, peer: Peer) -> None:
+        super().__init__("control plane", started)
+        self.peer = peer
+
+
+class BuildChild(Child):
+    """A build: uv, npm, a convert script."""
+
+    key = "build"
+
+    def __init__(self, order: Build, started: Started) -> None:
+        super().__init__(order.build, started)
+        self.command: Command = order.command
+        self.log = order.log
+
+    def is_same(self, order: Build) -> bool:
+        return (self.command, self.log) == (order.command, order.log)
+
+
+class InstanceChild(Child):
+    """A runner: its conversation with us, and the read end of its output, kept for every control plane to come."""
+
+    key = "instance"
+
+    def __init__(self, order: Spawn, started: Started, peer: Peer, output: int) -> None:
+        super().__init__(order.instance, started)
+        self.memo = order.memo
+        self.peer = peer
+        self.output = output
+
+    def attach(self, epoch: int) -> list[int]:
+        """A new link for the control plane of that epoch, and the output: [link, output], the caller's. Raises OSError.
+
+        For a runner that has ended, the link's other side is closed already.
+        """
+        output = os.dup(self.output)
+        try:
+            ours, theirs = channel.pair()
+        except OSError:
+            os.close(output)
+            raise
+        if self.life is Life.ENDED:
+            theirs.close()
+        else:
+            self.peer.send(Kind.ATTACH, {"epoch": epoch}, [theirs.detach()])
+        return [ours.detach(), output]
+
+    def release(self) -> None:
+        self.peer.close()
+        with contextlib.suppress(OSError):
+            os.close(self.output)
+        self.output = -1

@@ -1,0 +1,73 @@
+"""Starts the three kinds of children, each with its descriptors.
+
+Issue C: zygotes are a fourth kind, and `start_runner` asks one for a fork where it now executes.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable
+
+from fornada.keeper import children
+from fornada.keeper.config import Config
+from fornada.keeper.loop import Loop
+from fornada.keeper.orders import Build, Spawn
+from fornada.keeper.peer import Peer
+from fornada.keeper.records import BuildChild, ControlChild, InstanceChild
+from fornada.keeper.separation import Program
+from fornada_sdk.wire import channel
+from fornada_sdk.wire.channel import Channel, Message
+
+ORDER_MOST = 64 * 1024 * 1024
+"""Bytes of one order, and so of an assignment."""
+RUNNER_QUEUE = ORDER_MOST + 1024 * 1024
+CONTROL_QUEUE = 64 * 1024 * 1024
+OUTPUT_BYTES = 1024 * 1024
+"""A runner that floods its output waits when this is full; the gap between two control planes must fit."""
+
+CONTROL_SOCKET = 3
+CONTROL_SETTINGS = 4
+
+Lost = Callable[[bool, str], None]
+
+
+def start_runner(loop: Loop, order: Spawn, *, null: int, lost: Lost) -> InstanceChild:
+    """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper. Raises OSError."""
+    with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
+        ours, theirs = channel.pair()
+        always.callback(theirs.close)
+        on_failure.callback(ours.close)
+        output, write_end = os.pipe2(os.O_CLOEXEC)
+        always.callback(os.close, write_end)
+        on_failure.callback(os.close, output)
+        os.set_blocking(output, False)
+        with contextlib.suppress(OSError):  # an ordinary user's share of pipe memory may be used up: it's a smaller pipe then
+            fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, OUTPUT_BYTES)
+        peer = Peer(loop, Channel(ours, queue_bytes=RUNNER_QUEUE, body_bytes=0), heard=None, lost=lost)
+        on_failure.callback(peer.close)
+        command = order.command
+        descriptors = (null, write_end, write_end, theirs.fileno())
+        started = children.start(Program(command.argv, command.env, command.cwd, descriptors, limits=command.limits))
+        on_failure.pop_all()
+        return InstanceChild(order, started, peer, output)
+
+
+def start_build(order: Build, *, null: int) -> BuildChild:
+    """A build whose output goes to its log. Raises OSError."""
+    command = order.command
+    program = Program(command.argv, command.env, command.cwd, (null, null, null), log=order.log, limits=command.limits)
+    return BuildChild(order, children.start(program))
+
+
+def start_control(loop: Loop, config: Config, *, null: int, heard: Callable[[Message], None], lost: Lost) -> ControlChild:
+    """A control plane with our stdout and stderr, its channel, the settings and the data directory's lock. Raises OSError."""
+    with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
+        ours, theirs = channel.pair()
+        always.callback(theirs.close)
+        on_failure.callback(ours.close)
+        peer = Peer(loop, Channel(ours, queue_bytes=CONTROL_QUEUE, body_bytes=ORDER_MOST), heard=heard, lost=lost)
+        on_failure.callback(peer.close)
+        descriptors = (null, 1, 2, theirs.fileno(), config.settings, config.lock)
+        started = children.start(Program(tuple(config.control_argv), None, "", descriptors, umask=0o077))
+        on_failure.pop_all()
+        return ControlChild(started, peer)
