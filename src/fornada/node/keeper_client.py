@@ -1,0 +1,368 @@
+"""The control plane's side of the keeper: starts runners and builds through it, and finds those of a predecessor.
+
+`connect` speaks with the keeper over the inherited SEQPACKET socket until everything it kept has been given back; then the
+KeeperClient is core.ports' KeeperPort, and its `adopted` are the runners, live or ended, that the predecessor left.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fornada.core.ports import ExitStatus, Launch, Limits, SpawnRefused
+from fornada_sdk.wire.channel import DESCRIPTORS_MOST, Channel, ChannelClosed, Message, QueueFull
+from fornada_sdk.wire.framing import ProtocolError
+from fornada_sdk.wire.messages import Kind
+
+QUEUE_BYTES = 256 * 1024 * 1024
+MESSAGE_BYTES = 64 * 1024 * 1024
+"""One message from the keeper: a memo is the largest."""
+CONNECT_S = 10.0
+BUILD_END_S = 5.0
+"""How long a cancelled build's caller waits for its processes to be gone."""
+RETRY_S = 0.05
+
+
+class KeeperLost(Exception):
+    """The keeper has gone or speaks another language: the control plane can't go on, and will be ended with all the others."""
+
+
+async def connect(fd: int) -> "KeeperClient":
+    """Takes the socket over. Raises KeeperLost."""
+    client = KeeperClient(socket.socket(fileno=fd))
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            await client.welcomed()
+    except TimeoutError:
+        client.close()
+        raise KeeperLost(f"the keeper didn't tell what it holds within {CONNECT_S:g} s") from None
+    return client
+
+
+class RunnerProcess:
+    """core.ports.ProcessPort: a runner started now or adopted.
+
+    `link` and `output` stay open until `forget`; a holder that wraps them in other objects detaches these before.
+    """
+
+    def __init__(self, client: "KeeperClient", instance: str, pid: int, memo: Mapping[str, Any], link: int, output: int) -> None:
+        self.instance = instance
+        self.pid = pid
+        self.memo = memo
+        self.link = link
+        self.output = output
+        self._client = client
+        self._ended: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
+        self._forgotten = False
+
+    async def exited(self) -> ExitStatus:
+        """Cancelling one waiter leaves the others waiting. Raises KeeperLost."""
+        return await asyncio.shield(self._ended)
+
+    def signal(self, number: int) -> None:
+        """To its whole process group."""
+        if not self._ended.done():
+            self._client.tell(Kind.SIGNAL, {"instance": self.instance, "signal": number})
+
+    def forget(self) -> None:
+        """Before its end: the keeper kills it."""
+        if not self._forgotten:
+            self._forgotten = True
+            self._client.tell(Kind.FORGET, {"instance": self.instance})
+            self._client.forgotten(self)
+            os.close(self.link)
+            os.close(self.output)
+
+    def end(self, status: ExitStatus) -> None:
+        """The client's word that it has been reaped."""
+        if not self._ended.done():
+            self._ended.set_result(status)
+
+    def abandon(self, lost: KeeperLost) -> None:
+        """The client's word that nobody will ever know."""
+        if not self._ended.done():
+            self._ended.set_exception(lost)
+            self._ended.exception()  # nobody need be waiting
+
+
+class _Build:
+    """One build that somebody here waits for."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
+
+
+class KeeperClient:
+    """core.ports.KeeperPort. Belongs to the running event loop."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.epoch = 0
+        self.keeper_pid = 0
+        self.main_pid = 0
+        self.control_pid = 0
+        self.listeners: list[socket.socket] = []
+        """The node's listening sockets, non-blocking; another control plane may hold them too, so never shut one down."""
+        self.adopted: list[RunnerProcess] = []
+        """What the predecessor left: who is adopted is in `memo`. Ended ones too; their `exited` returns at once."""
+        self.adopted_builds: list[str] = []
+        """Builds that go on from a predecessor; `build` with the same name and command joins one, `end_build` ends one."""
+        self.on_lost: Callable[[KeeperLost], None] = _ignore_loss
+        self._loop = asyncio.get_running_loop()
+        self._on_drain: Callable[[str, float], None] | None = None
+        self._drain: tuple[str, float] | None = None
+        self._welcome: asyncio.Future[None] = self._loop.create_future()
+        self._due = 0
+        self._processes: dict[str, RunnerProcess] = {}
+        self._spawning: dict[str, asyncio.Future[RunnerProcess]] = {}
+        self._builds: dict[str, _Build] = {}
+        self._writing = False
+        self._channel = Channel(sock, queue_bytes=QUEUE_BYTES, body_bytes=MESSAGE_BYTES, descriptors=DESCRIPTORS_MOST)
+        self._loop.add_reader(self._channel.fileno(), self._readable)
+
+    # ---- KeeperPort
+
+    async def spawn(self, launch: Launch) -> RunnerProcess:
+        """Raises SpawnRefused, KeeperLost. Cancelled, it leaves no runner behind."""
+        if launch.instance in self._processes or launch.instance in self._spawning:
+            raise SpawnRefused(f"'{launch.instance}' is there already")
+        started: asyncio.Future[RunnerProcess] = self._loop.create_future()
+        self._spawning[launch.instance] = started
+        head = {
+            "instance": launch.instance,
+            "argv": launch.argv,
+            "env": launch.env,
+            "cwd": launch.cwd,
+            "limits": msgspec.to_builtins(launch.limits),
+            "assignment": launch.assignment,
+            "memo": launch.memo,
+        }
+        try:
+            self._order(Kind.SPAWN, head)
+        except SpawnRefused:
+            del self._spawning[launch.instance]
+            raise
+        return await started  # when the await is cancelled the future is too, and `_spawned` gives the runner back
+
+    async def build(self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, log: str) -> ExitStatus:
+        """Raises SpawnRefused, KeeperLost. A build of that name and command that a predecessor began is joined, not begun again."""
+        if build in self._builds:
+            raise SpawnRefused(f"the build '{build}' runs already")
+        mine = _Build()
+        self._builds[build] = mine
+        head = {"build": build, "argv": list(argv), "env": dict(env), "cwd": cwd, "limits": msgspec.to_builtins(limits), "log": log}
+        try:
+            self._order(Kind.BUILD, head)
+            return await asyncio.shield(mine.ended)
+        except asyncio.CancelledError:
+            self.end_build(build)
+            await asyncio.wait([mine.ended], timeout=BUILD_END_S)
+            raise
+        finally:
+            del self._builds[build]
+            mine.ended.cancel()
+            self.tell(Kind.FORGET, {"build": build})
+
+    # ---- beyond the port
+
+    def end_build(self, build: str) -> None:
+        """Kills a build with all its processes; its `build` call, if there is one, returns the ExitStatus."""
+        self.tell(Kind.SIGNAL, {"build": build, "signal": int(signal.SIGKILL)})
+
+    def serving(self, url: str) -> None:
+        """Tells the keeper that requests are accepted: until then a death counts as a failed start."""
+        self.tell(Kind.SERVING, {"url": url, "ready": True})
+
+    @property
+    def on_drain(self) -> Callable[[str, float], None] | None:
+        """Called once with (reason, seconds that running work may take); at once if it was asked for before this is set."""
+        return self._on_drain
+
+    @on_drain.setter
+    def on_drain(self, call: Callable[[str, float], None]) -> None:
+        self._on_drain = call
+        if self._drain is not None:
+            call(*self._drain)
+
+    def close(self) -> None:
+        """Lets the keeper go. It will end this control plane, unless that ends itself."""
+        self._lose(KeeperLost("closed here"))
+
+    # ---- for this module
+
+    async def welcomed(self) -> None:
+        await self._welcome
+
+    def tell(self, kind: Kind, head: dict[str, Any]) -> None:
+        """Sends what needs no answer. With the keeper gone there is nobody to tell."""
+        with contextlib.suppress(ChannelClosed, QueueFull):
+            self._channel.send(kind, head)
+            self._arm()
+
+    def forgotten(self, process: RunnerProcess) -> None:
+        if self._processes.get(process.instance) is process:
+            del self._processes[process.instance]
+
+    def _order(self, kind: Kind, head: dict[str, Any]) -> None:
+        """Raises SpawnRefused."""
+        try:
+            self._channel.send(kind, head)
+        except (ChannelClosed, QueueFull) as error:
+            raise SpawnRefused(f"the keeper can't be reached: {error}") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SpawnRefused(f"this can't be written as JSON: {error}") from None
+        self._arm()
+
+    def _readable(self) -> None:
+        try:
+            for message in self._channel.receive():
+                self._heard(message)
+            self._channel.flush()
+        except ChannelClosed as error:
+            self._lose(KeeperLost(f"the keeper has gone: {error}"))
+        except (ProtocolError, KeyError, TypeError, ValueError) as error:
+            self._lose(KeeperLost(f"the keeper said something that can't be read: {error!r}"))
+        else:
+            self._arm()
+
+    def _arm(self) -> None:
+        wanted = self._channel.waiting and not self._channel.starved
+        if self._channel.starved:
+            self._loop.call_later(RETRY_S, self._writable)
+        if wanted and not self._writing:
+            self._loop.add_writer(self._channel.fileno(), self._writable)
+        elif self._writing and not wanted:
+            self._loop.remove_writer(self._channel.fileno())
+        self._writing = wanted
+
+    def _writable(self) -> None:
+        if self._channel.fileno() < 0:
+            return
+        try:
+            self._channel.flush()
+        except ChannelClosed as error:
+            self._lose(KeeperLost(f"the keeper has gone: {error}"))
+        else:
+            self._arm()
+
+    def _heard(self, message: Message) -> None:
+        head = message.head
+        match message.kind:
+            case Kind.WELCOME:
+                self._welcomed(head, message.descriptors)
+            case Kind.SPAWNED:
+                self._spawned(head, message.descriptors)
+            case Kind.REFUSED:
+                self._refused(head)
+            case Kind.EXITED:
+                self._exited(head)
+            case Kind.DRAIN:
+                self._drain = (str(head["reason"]), float(head["deadline_s"]))
+                if self._on_drain is not None:
+                    self._on_drain(*self._drain)
+            case Kind.BUILT:
+                pass  # its end is what counts
+            case _:
+                raise ProtocolError(f"a message of kind {message.kind}")
+
+    def _welcomed(self, head: Mapping[str, Any], descriptors: list[int]) -> None:
+        self.epoch = int(head["epoch"])
+        self.keeper_pid = int(head["keeper_pid"])
+        self.main_pid = int(head["main_pid"])
+        self.control_pid = int(head["control_pid"])
+        self.listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        for listener in self.listeners:
+            listener.setblocking(False)
+        self.adopted_builds = [str(build["build"]) for build in head["builds"]]
+        self._due = int(head["instances"])
+        if len(self.listeners) != int(head["listeners"]):
+            raise ProtocolError("some of the listening sockets are missing")
+        self._count(0)
+
+    def _count(self, arrived: int) -> None:
+        self._due -= arrived
+        if self._due <= 0 and not self._welcome.done():
+            self._welcome.set_result(None)
+
+    def _spawned(self, head: Mapping[str, Any], descriptors: list[int]) -> None:
+        instance = str(head["instance"])
+        waiter = self._spawning.pop(instance, None)
+        if len(descriptors) != 2:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self.tell(Kind.FORGET, {"instance": instance})
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(SpawnRefused("this process may open no more files (ulimit -n)"))
+        else:
+            link, output = descriptors
+            os.set_blocking(link, False)
+            process = RunnerProcess(self, instance, int(head["pid"]), dict(head["memo"]), link, output)
+            if waiter is None:
+                self._processes[instance] = process
+                self.adopted.append(process)
+            elif waiter.cancelled():
+                process.forget()
+            else:
+                self._processes[instance] = process
+                waiter.set_result(process)
+        if waiter is None:
+            self._count(1)
+
+    def _refused(self, head: Mapping[str, Any]) -> None:
+        refusal = SpawnRefused(str(head["reason"]))
+        if "instance" in head:
+            waiter = self._spawning.pop(str(head["instance"]), None)
+            if waiter is None:
+                self._count(1)  # a predecessor's, which the keeper can't give to us
+            elif not waiter.done():
+                waiter.set_exception(refusal)
+        else:
+            build = self._builds.get(str(head["build"]))
+            if build is not None and not build.ended.done():
+                build.ended.set_exception(refusal)
+
+    def _exited(self, head: Mapping[str, Any]) -> None:
+        status = ExitStatus(
+            code=head["status"], signal=head["signal"], max_rss_bytes=int(head["max_rss_bytes"]), cpu_s=float(head["cpu_s"])
+        )
+        if "instance" in head:
+            process = self._processes.get(str(head["instance"]))
+            if process is not None:
+                process.end(status)
+            return
+        name = str(head["build"])
+        build = self._builds.get(name)
+        if name in self.adopted_builds:
+            self.adopted_builds.remove(name)
+        if build is None:
+            self.tell(Kind.FORGET, {"build": name})
+        elif not build.ended.done():
+            build.ended.set_result(status)
+
+    def _lose(self, lost: KeeperLost) -> None:
+        if self._channel.fileno() < 0:
+            return
+        self._loop.remove_reader(self._channel.fileno())
+        if self._writing:
+            self._loop.remove_writer(self._channel.fileno())
+        self._channel.close()
+        if not self._welcome.done():
+            self._welcome.set_exception(lost)
+        for waiter in self._spawning.values():
+            if not waiter.done():
+                waiter.set_exception(lost)
+        self._spawning.clear()
+        for build in self._builds.values():
+            if not build.ended.done():
+                build.ended.set_exception(lost)
+        for process in self._processes.values():
+            process.abandon(lost)
+        self.on_lost(lost)
+
+
+def _ignore_loss(lost: KeeperLost) -> None:
+    """Until somebody sets `on_lost`."""
