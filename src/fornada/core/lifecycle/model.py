@@ -1,0 +1,456 @@
+"""The life of one model version on one node.
+
+    registered ─┬→ building → fetching → waiting → spawning → loading → warming → ready ⇄ asleep
+    stopped ────┘     │          │  └(only prepared)→ stopped          │            │        │
+       ↑              └─→ cancelling                   unwanted ←──────┤            ↓        │
+       │                      │                           │            │        draining     │
+       │                      │                           ↓            ↓            ↓        ↓
+       └──────────────────────┴───────────────────────────┴──────── stopping ←──────┴────────┘
+    any → failed (retry_at, or for good) → building again when somebody wants it after that
+
+`waiting` stands in line for memory. `cancelling` and `unwanted` are unwanted while something is in flight that can't be
+undone at once: a build, a spawn. What is stopping is never revived: a wish that comes meanwhile is kept and honoured after
+the end. Memory is reserved before the spawn and released after the keeper has reaped the process. Every rest (ready, stopped,
+failed) is announced to everybody who waits. Outside there are only stopped, pending, ready, asleep, stopping and failed.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from fornada.core.lifecycle.events import (
+    Adopted,
+    Announce,
+    Ask,
+    BuildEnvironment,
+    Built,
+    CancelProvision,
+    Claim,
+    ClearTimer,
+    CloseToWork,
+    Command,
+    Cut,
+    CutOff,
+    Emptied,
+    Event,
+    Exited,
+    FailureKind,
+    Faulted,
+    FetchArtifacts,
+    Fetched,
+    Granted,
+    Kill,
+    Loaded,
+    LoadFailed,
+    NeverFits,
+    OpenToWork,
+    Outcome,
+    Prepare,
+    Progressed,
+    ProvisionCancelled,
+    ProvisionFailed,
+    Release,
+    Reserve,
+    Reset,
+    Served,
+    SetTimer,
+    Slept,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    Terminate,
+    TimeUp,
+    Unwanted,
+    Wake,
+    Wanted,
+    Withdraw,
+    Woken,
+)
+from fornada.core.names import Instant
+from fornada.core.policy.backoff import after_crashes, after_failures
+
+ASK_LONGEST_S = 10.0
+"""From STOP to SIGTERM for a process that has nothing left to do, however long the grace."""
+STORY_LENGTH = 24
+NEVER = Instant(float("inf"))
+BEGINNING = Instant(0.0)
+
+
+class State(enum.Enum):
+    REGISTERED = "registered"
+    BUILDING = "building"
+    FETCHING = "fetching"
+    CANCELLING = "cancelling"
+    WAITING = "waiting"
+    SPAWNING = "spawning"
+    UNWANTED = "unwanted"
+    LOADING = "loading"
+    WARMING = "warming"
+    READY = "ready"
+    ASLEEP = "asleep"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_OUTSIDE = {
+    State.REGISTERED: "stopped",
+    State.STOPPED: "stopped",
+    State.READY: "ready",
+    State.ASLEEP: "asleep",
+    State.CANCELLING: "stopping",
+    State.UNWANTED: "stopping",
+    State.DRAINING: "stopping",
+    State.STOPPING: "stopping",
+    State.FAILED: "failed",
+}
+RESTING = frozenset({State.REGISTERED, State.STOPPED, State.FAILED})
+"""Nothing runs and nothing is under way."""
+CLOSING = frozenset({State.CANCELLING, State.UNWANTED, State.DRAINING, State.STOPPING})
+"""On the way to an end that nobody can take back."""
+PROVISIONING = frozenset({State.BUILDING, State.FETCHING})
+COMING_UP = frozenset({State.LOADING, State.WARMING})
+WITH_PROCESS = frozenset({State.LOADING, State.WARMING, State.READY, State.ASLEEP, State.DRAINING, State.STOPPING})
+WITH_RESERVATION = WITH_PROCESS | {State.SPAWNING, State.UNWANTED}
+
+
+def outside(state: State) -> str:
+    """The state as people see it."""
+    return _OUTSIDE.get(state, "pending")
+
+
+class Wish(enum.Enum):
+    """What the life is to come to, once what is under way has ended."""
+
+    NOTHING = "nothing"
+    PREPARED = "prepared"
+    RUNNING = "running"
+
+
+class Stage(enum.Enum):
+    """How hard a process was asked to stop."""
+
+    NONE = "none"
+    ASKED = "asked"
+    TERMINATED = "terminated"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the operator and the spec set."""
+
+    load_timeout_s: float
+    kill_s: float
+    backoff_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last thing that went wrong. `kind` says whether there is one."""
+
+    kind: FailureKind = FailureKind.NONE
+    reason: str = ""
+    at: Instant = BEGINNING
+    retry_at: Instant = BEGINNING
+    """NEVER: for good, that is until a reset or another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLife:
+    """One version's life. Changed by `step` alone."""
+
+    terms: Terms
+    state: State = State.REGISTERED
+    wish: Wish = Wish.NOTHING
+    stage: Stage = Stage.NONE
+    failure: Failure = Failure()
+    """The last one; what counts is `state`."""
+    ending: Failure = Failure()
+    """In STOPPING: what the end will count as; kind NONE is an end that was wanted."""
+    failures: int = 0
+    """Loads that failed in a row."""
+    crashes: int = 0
+    """Ends in a row of a ready process that had answered nothing."""
+    served: bool = False
+    drain_until: Instant = BEGINNING
+    story: tuple[str, ...] = ()
+
+
+class IllegalTransition(Exception):
+    """The event can't happen in this state: a bug of whoever carries commands out. Tells the story so far."""
+
+    def __init__(self, life: ModelLife, event: Event) -> None:
+        story = "; ".join(life.story) or "nothing happened before"
+        super().__init__(f"{type(event).__name__} while {life.state.value} ({story})")
+
+
+Next = tuple[ModelLife, tuple[Command, ...]]
+
+
+def step(life: ModelLife, event: Event) -> Next:
+    """The life after `event`, and what to do now, in this order. Raises IllegalTransition."""
+    after, commands = _step(life, event)
+    line = f"{type(event).__name__} → {after.state.value}"
+    return replace(after, story=(*life.story, line)[-STORY_LENGTH:]), commands
+
+
+def _step(life: ModelLife, event: Event) -> Next:
+    match event:
+        case Wanted():
+            return _wanted(life, event)
+        case Prepare():
+            return _start(life, Wish.PREPARED) if life.state in (State.REGISTERED, State.STOPPED) else _to(life)
+        case Unwanted():
+            return _unwanted(life, event)
+        case Reset():
+            clean = replace(life, failures=0, crashes=0)
+            return _to(clean, State.STOPPED) if life.state is State.FAILED else _to(clean)
+        case Built() | Fetched() | ProvisionFailed() | ProvisionCancelled():
+            return _provisioned(life, event)
+        case Granted() | NeverFits():
+            return _placed(life, event)
+        case Spawned() | SpawnFailed():
+            return _spawned(life, event)
+        case Adopted():
+            _expect(life, event, RESTING)
+            return _to(replace(life, served=True), State.LOADING, Claim(), SetTimer(life.terms.load_timeout_s))
+        case Progressed() | Loaded() | LoadFailed():
+            return _told(life, event)
+        case Served():
+            _expect(life, event, {State.READY, State.DRAINING, State.STOPPING})
+            return _to(replace(life, served=True, crashes=0))
+        case Emptied():
+            _expect(life, event, {State.DRAINING})
+            if event.stuck:
+                return _terminate(life)
+            return _ask(life, min(max(life.drain_until - event.now, 0.0), ASK_LONGEST_S))
+        case Slept():
+            _expect(life, event, {State.READY})
+            return _to(life, State.ASLEEP, CloseToWork())
+        case Woken():
+            _expect(life, event, {State.ASLEEP})
+            return _to(life, State.READY, OpenToWork(), Announce(Outcome.READY))
+        case Faulted():
+            return _faulted(life, event)
+        case TimeUp():
+            return _time_up(life, event)
+        case Exited():
+            return _exited(life, event)
+        case _:
+            assert_never(event)
+
+
+def _wanted(life: ModelLife, event: Wanted) -> Next:
+    match life.state:
+        case State.REGISTERED | State.STOPPED:
+            return _start(life, Wish.RUNNING)
+        case State.FAILED:
+            if event.now >= life.failure.retry_at:
+                return _start(life, Wish.RUNNING)
+            return _to(life, Announce(Outcome.FAILED))
+        case State.READY:
+            return _to(life, Announce(Outcome.READY))
+        case State.ASLEEP:
+            return _to(life, Wake())
+        case State.WAITING | State.SPAWNING | State.LOADING | State.WARMING:
+            return _to(life)
+        case State.BUILDING | State.FETCHING | State.CANCELLING | State.UNWANTED | State.DRAINING | State.STOPPING:
+            return _to(replace(life, wish=Wish.RUNNING))
+        case _:
+            assert_never(life.state)
+
+
+def _unwanted(life: ModelLife, event: Unwanted) -> Next:
+    life = replace(life, wish=Wish.NOTHING)
+    until = Instant(event.now + event.grace_s)
+    match life.state:
+        case State.REGISTERED | State.STOPPED:
+            return _to(life, Announce(Outcome.STOPPED))
+        case State.FAILED:
+            return _to(life, State.STOPPED, Announce(Outcome.STOPPED))
+        case State.BUILDING | State.FETCHING:
+            return _to(life, State.CANCELLING, CancelProvision())
+        case State.WAITING:
+            return _to(life, State.STOPPED, Withdraw(), Announce(Outcome.STOPPED))
+        case State.SPAWNING:
+            return _to(life, State.UNWANTED)
+        case State.LOADING | State.WARMING:
+            return _terminate(life)
+        case State.READY:
+            return _to(replace(life, drain_until=until), State.DRAINING, SetTimer(event.grace_s), CloseToWork())
+        case State.ASLEEP:
+            return _ask(life, min(event.grace_s, ASK_LONGEST_S))
+        case State.DRAINING if until < life.drain_until:
+            return _to(replace(life, drain_until=until), SetTimer(event.grace_s))
+        case State.DRAINING | State.CANCELLING | State.UNWANTED | State.STOPPING:
+            return _to(life)
+        case _:
+            assert_never(life.state)
+
+
+def _provisioned(life: ModelLife, event: Built | Fetched | ProvisionFailed | ProvisionCancelled) -> Next:
+    if life.state is State.CANCELLING:
+        return _ended(life)  # whatever it came to: it was unwanted before
+    match event:
+        case Built():
+            _expect(life, event, {State.BUILDING})
+            return _to(life, State.FETCHING, FetchArtifacts())
+        case Fetched():
+            _expect(life, event, {State.FETCHING})
+            if life.wish is Wish.RUNNING:
+                return _to(replace(life, wish=Wish.NOTHING), State.WAITING, Reserve())
+            return _ended(life)
+        case ProvisionFailed():
+            _expect(life, event, PROVISIONING)
+            return _ended(life, Failure(FailureKind.PROVISION, event.reason, event.now))
+        case ProvisionCancelled():
+            raise IllegalTransition(life, event)
+        case _:
+            assert_never(event)
+
+
+def _placed(life: ModelLife, event: Granted | NeverFits) -> Next:
+    _expect(life, event, {State.WAITING})
+    match event:
+        case Granted():
+            return _to(life, State.SPAWNING, Spawn())
+        case NeverFits():
+            return _ended(life, Failure(FailureKind.NEVER_FITS, event.reason, event.now))
+        case _:
+            assert_never(event)
+
+
+def _spawned(life: ModelLife, event: Spawned | SpawnFailed) -> Next:
+    _expect(life, event, {State.SPAWNING, State.UNWANTED})
+    unwanted = life.state is State.UNWANTED
+    match event:
+        case Spawned():
+            if unwanted:
+                return _terminate(life)
+            return _to(life, State.LOADING, SetTimer(life.terms.load_timeout_s))
+        case SpawnFailed():
+            failure = Failure() if unwanted else Failure(FailureKind.SPAWN, event.reason, event.now)
+            return _ended(life, failure, Release())
+        case _:
+            assert_never(event)
+
+
+def _told(life: ModelLife, event: Progressed | Loaded | LoadFailed) -> Next:
+    if life.state is State.STOPPING:
+        return _to(life)  # sent before it heard that it is to stop
+    _expect(life, event, COMING_UP)
+    match event:
+        case Progressed():
+            return _to(life, State.WARMING if event.warming else State.LOADING, SetTimer(life.terms.load_timeout_s))
+        case Loaded():
+            ready = replace(life, failures=0)
+            return _to(ready, State.READY, ClearTimer(), OpenToWork(), Announce(Outcome.READY))
+        case LoadFailed():
+            failing = replace(life, ending=Failure(event.kind, event.reason), stage=Stage.ASKED)
+            return _to(failing, State.STOPPING, SetTimer(ASK_LONGEST_S))
+        case _:
+            assert_never(event)
+
+
+def _faulted(life: ModelLife, event: Faulted) -> Next:
+    _expect(life, event, WITH_PROCESS)
+    ending = life.ending
+    if life.state in COMING_UP:
+        ending = Failure(FailureKind.LOAD, event.reason)
+    elif life.state in (State.READY, State.ASLEEP):
+        ending = Failure(FailureKind.FAULT, event.reason)
+    return _to(replace(life, ending=ending, stage=Stage.KILLED), State.STOPPING, ClearTimer(), *_closing(life, Cut.DIED), Kill())
+
+
+def _time_up(life: ModelLife, event: TimeUp) -> Next:
+    match life.state:
+        case State.LOADING | State.WARMING:
+            reason = f"no progress for {life.terms.load_timeout_s:g} s while {life.state.value}"
+            return _terminate(replace(life, ending=Failure(FailureKind.STALLED, reason)))
+        case State.DRAINING:
+            return _terminate(life)
+        case State.STOPPING if life.stage is Stage.ASKED:
+            return _terminate(life)
+        case State.STOPPING if life.stage is Stage.TERMINATED:
+            return _to(replace(life, stage=Stage.KILLED), ClearTimer(), Kill())
+        case _:
+            raise IllegalTransition(life, event)
+
+
+def _exited(life: ModelLife, event: Exited) -> Next:
+    _expect(life, event, WITH_PROCESS)
+    if life.state is State.STOPPING:
+        reason = life.ending.reason or event.reason
+        return _ended(life, replace(life.ending, reason=reason, at=event.now), ClearTimer(), Release())
+    if life.state is State.DRAINING:
+        return _ended(life, Failure(), ClearTimer(), *_closing(life, Cut.DIED), Release())
+    kind = FailureKind.LOAD if life.state in COMING_UP else FailureKind.CRASH
+    return _ended(life, Failure(kind, event.reason, event.now), ClearTimer(), *_closing(life, Cut.DIED), Release())
+
+
+def _start(life: ModelLife, wish: Wish) -> Next:
+    return _to(replace(life, wish=wish), State.BUILDING, BuildEnvironment())
+
+
+def _ask(life: ModelLife, seconds: float) -> Next:
+    return _to(replace(life, stage=Stage.ASKED), State.STOPPING, SetTimer(seconds), Ask(seconds))
+
+
+def _terminate(life: ModelLife) -> Next:
+    going = replace(life, stage=Stage.TERMINATED)
+    return _to(going, State.STOPPING, SetTimer(life.terms.kill_s), *_closing(life, Cut.STOPPED), Terminate())
+
+
+def _closing(life: ModelLife, cause: Cut) -> tuple[Command, ...]:
+    """What callers are owed when the process won't answer them any more."""
+    match life.state:
+        case State.READY:
+            return CloseToWork(), CutOff(cause)
+        case State.DRAINING:
+            return (CutOff(cause),)
+        case _:
+            return ()
+
+
+def _ended(life: ModelLife, failure: Failure = Failure(), *commands: Command) -> Next:
+    """Nothing is in flight any more: rest, tell everybody, and begin again if that was wished meanwhile."""
+    over = replace(life, stage=Stage.NONE, ending=Failure(), wish=Wish.NOTHING, served=False)
+    match failure.kind:
+        case FailureKind.NONE:
+            over, outcome = replace(over, state=State.STOPPED), Outcome.STOPPED
+        case FailureKind.CRASH | FailureKind.FAULT:
+            crashes = 1 if life.served else life.crashes + 1
+            wait_s = after_crashes(crashes, first_s=life.terms.backoff_s)
+            failure = replace(failure, retry_at=Instant(failure.at + wait_s))
+            state = State.FAILED if wait_s else State.STOPPED
+            over, outcome = replace(over, state=state, crashes=crashes, failure=failure), Outcome.CRASHED
+        case _:
+            failures = life.failures + 1
+            wait_s = after_failures(failures, first_s=life.terms.backoff_s)
+            retry_at = NEVER if failure.kind is FailureKind.NEVER_FITS else Instant(failure.at + wait_s)
+            failure = replace(failure, retry_at=retry_at)
+            over, outcome = replace(over, state=State.FAILED, failures=failures, failure=failure), Outcome.FAILED
+    told = (*commands, Announce(outcome))
+    if over.state is State.STOPPED and life.state in CLOSING and life.wish is Wish.RUNNING:
+        begun, more = _start(over, Wish.RUNNING)
+        return begun, (*told, *more)
+    return over, told
+
+
+def _to(life: ModelLife, *rest: State | Command) -> Next:
+    """`life`, in the state named first if one is named, with the commands that follow."""
+    if rest and isinstance(rest[0], State):
+        return replace(life, state=rest[0]), _commands(rest[1:])
+    return life, _commands(rest)
+
+
+def _commands(rest: Iterable[State | Command]) -> tuple[Command, ...]:
+    return tuple(command for command in rest if not isinstance(command, State))
+
+
+def _expect(life: ModelLife, event: Event, states: Iterable[State]) -> None:
+    if life.state not in states:
+        raise IllegalTransition(life, event)

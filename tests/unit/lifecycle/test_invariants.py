@@ -1,0 +1,243 @@
+"""Any order of what can happen keeps the promises of a life.
+
+The machine below plays everything around a life: it answers commands as the keeper, provisioning, the scheduler and the runner
+would, in any order and at any time, and keeps the books that the life itself doesn't keep.
+"""
+
+# Instants are plain numbers here.
+# mypy: disable-error-code="arg-type"
+
+import hypothesis.strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fornada.core.lifecycle import events as e
+from fornada.core.lifecycle.model import (
+    CLOSING,
+    RESTING,
+    WITH_PROCESS,
+    WITH_RESERVATION,
+    ModelLife,
+    Stage,
+    State,
+    Terms,
+    step,
+)
+
+
+class Life(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.life = ModelLife(Terms(load_timeout_s=300.0, kill_s=5.0, backoff_s=1.0))
+        self.now = 0.0
+        self.building = self.cancelled = self.waiting = self.spawning = False
+        self.process = self.reserved = self.open = self.timer = self.claimed = False
+        self.asked_to_start = False
+        self.waiters = set()
+        self.told = set()
+        self.seconds_left = None
+
+    def tell(self, event):
+        before = self.life
+        self.life, commands = step(self.life, event)
+        for command in commands:
+            self.carry_out(command)
+        if isinstance(event, e.Wanted):
+            self.after_a_wish(before, commands)
+        if before.state is State.STOPPING:
+            assert self.life.state is State.STOPPING or isinstance(event, e.Exited), "what is stopping was revived"
+        if self.life.state is not before.state and self.life.state in RESTING and before.state not in RESTING:
+            assert any(isinstance(command, e.Announce) for command in commands), "an end that nobody was told of"
+
+    def after_a_wish(self, before, commands):
+        announced = any(isinstance(command, e.Announce) for command in commands)
+        under_way = self.life.state not in RESTING
+        assert announced or under_way, "a wish that comes to nothing"
+        if before.state in CLOSING:
+            self.asked_to_start = True
+
+    def carry_out(self, command):
+        match command:
+            case e.BuildEnvironment() | e.FetchArtifacts():
+                assert not self.building
+                self.building = True
+                self.cancelled = False
+                self.asked_to_start = False
+            case e.CancelProvision():
+                assert self.building
+                self.cancelled = True
+            case e.Reserve():
+                assert not self.waiting and not self.reserved
+                self.waiting = True
+            case e.Withdraw():
+                assert self.waiting
+                self.waiting = False
+            case e.Claim():
+                assert self.process and not self.reserved
+                self.reserved = True
+            case e.Release():
+                assert self.reserved, "released twice"
+                assert not self.process and not self.spawning, "released before the end was proven"
+                self.reserved = False
+            case e.Spawn():
+                assert self.reserved, "spawned before memory was reserved"
+                assert not self.spawning and not self.process, "a second process"
+                self.spawning = True
+            case e.OpenToWork():
+                assert self.process and not self.open
+                self.open = True
+            case e.CloseToWork():
+                assert self.open
+                self.open = False
+            case e.CutOff():
+                assert not self.open, "callers cut off while new ones may still come"
+            case e.Ask() | e.Terminate() | e.Kill() | e.Wake():
+                assert self.process
+            case e.SetTimer():
+                assert command.seconds >= 0
+                self.timer = True
+            case e.ClearTimer():
+                self.timer = False
+            case e.Announce():
+                self.asked_to_start &= self.life.state is not State.FAILED
+                self.told |= self.waiters
+                self.waiters.clear()
+
+    # ---- people
+
+    @rule()
+    def somebody_wants_it(self):
+        self.waiters.add(len(self.told) + len(self.waiters))
+        self.tell(e.Wanted(self.now))
+
+    @rule()
+    def it_is_deployed(self):
+        self.tell(e.Prepare())
+
+    @rule(grace_s=st.sampled_from([0.0, 2.0, 30.0]))
+    def nobody_wants_it(self, grace_s):
+        self.asked_to_start = False
+        self.tell(e.Unwanted(self.now, grace_s))
+
+    @rule()
+    def it_is_reset(self):
+        self.tell(e.Reset())
+
+    @rule(seconds=st.floats(0, 100))
+    def time_passes(self, seconds):
+        self.now += seconds
+
+    # ---- provisioning
+
+    @precondition(lambda self: self.building)
+    @rule(works=st.booleans())
+    def provisioning_ends(self, works):
+        self.building = False
+        if self.cancelled:
+            self.tell(e.ProvisionCancelled())
+        elif not works:
+            self.tell(e.ProvisionFailed(self.now, "no network"))
+        else:
+            self.tell(e.Built() if self.life.state is State.BUILDING else e.Fetched())
+
+    @precondition(lambda self: self.building and self.cancelled)
+    @rule()
+    def provisioning_ends_before_it_hears_of_its_cancellation(self):
+        self.building = False
+        self.tell(e.Fetched())
+
+    # ---- the scheduler
+
+    @precondition(lambda self: self.waiting)
+    @rule(fits=st.booleans())
+    def the_scheduler_answers(self, fits):
+        self.waiting = False
+        self.reserved = fits
+        self.tell(e.Granted() if fits else e.NeverFits(self.now, "9 GiB of 8 GiB"))
+
+    # ---- keeper and runner
+
+    @precondition(lambda self: self.spawning)
+    @rule(works=st.booleans())
+    def the_keeper_answers(self, works):
+        self.spawning = False
+        self.process = works
+        self.tell(e.Spawned() if works else e.SpawnFailed(self.now, "no processes left"))
+
+    @precondition(lambda self: self.life.state in RESTING and not self.reserved)
+    @rule()
+    def a_process_is_adopted(self):
+        self.process = True
+        self.tell(e.Adopted())
+
+    @precondition(lambda self: self.process and self.life.state in (State.LOADING, State.WARMING, State.STOPPING))
+    @rule(event=st.sampled_from([e.Progressed(warming=False), e.Progressed(warming=True), e.Loaded(), e.LoadFailed("broken")]))
+    def the_runner_reports_on_its_load(self, event):
+        self.tell(event)
+
+    @precondition(lambda self: self.life.state in (State.READY, State.DRAINING))
+    @rule()
+    def the_runner_answers(self):
+        self.tell(e.Served())
+
+    @precondition(lambda self: self.life.state is State.DRAINING)
+    @rule(stuck=st.booleans())
+    def nobody_waits_for_the_runner_any_more(self, stuck):
+        self.tell(e.Emptied(self.now, stuck))
+
+    @precondition(lambda self: self.life.state is State.READY)
+    @rule()
+    def it_falls_asleep(self):
+        self.tell(e.Slept())
+
+    @precondition(lambda self: self.life.state is State.ASLEEP)
+    @rule()
+    def it_wakes(self):
+        self.tell(e.Woken())
+
+    @precondition(lambda self: self.process)
+    @rule()
+    def the_runner_breaks_the_rules(self):
+        self.tell(e.Faulted("nonsense"))
+
+    @precondition(lambda self: self.timer)
+    @rule()
+    def time_is_up(self):
+        self.timer = False
+        self.tell(e.TimeUp())
+
+    @precondition(lambda self: self.process)
+    @rule()
+    def the_process_ends(self):
+        self.process = False
+        self.tell(e.Exited(self.now, "exit code 1"))
+
+    # ---- what always holds
+
+    @invariant()
+    def the_books_agree_with_the_state(self):
+        state = self.life.state
+        assert self.process == (state in WITH_PROCESS)
+        assert self.reserved == (state in WITH_RESERVATION)
+        assert self.open == (state is State.READY)
+        assert self.waiting == (state is State.WAITING)
+        assert self.spawning == (state in (State.SPAWNING, State.UNWANTED))
+        assert self.building == (state in (State.BUILDING, State.FETCHING, State.CANCELLING))
+
+    @invariant()
+    def a_process_that_is_to_stop_has_a_timer_until_it_is_killed(self):
+        if self.life.state is State.STOPPING:
+            assert self.timer == (self.life.stage is not Stage.KILLED)
+        if self.life.state in (State.LOADING, State.WARMING, State.DRAINING):
+            assert self.timer
+
+    @invariant()
+    def who_waits_has_something_to_wait_for(self):
+        assert not self.waiters or self.life.state not in RESTING
+
+    @invariant()
+    def a_wish_during_the_end_is_remembered(self):
+        if self.asked_to_start:
+            assert self.life.state not in RESTING
+
+
+TestLife = Life.TestCase
