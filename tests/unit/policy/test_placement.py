@@ -1,0 +1,237 @@
+"""Who takes memory next, and who goes for it."""
+
+# Instants and names are plain numbers and strings here.
+# mypy: disable-error-code="arg-type"
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from fornada.core.policy.placement import CPU, DeviceRoom, Grant, Holding, Need, Phase, plan
+
+GIB = 1024**3
+HOST = DeviceRoom(CPU, 16 * GIB)
+CARD = DeviceRoom("cuda:0", 8 * GIB)
+
+
+def holding(key, *, model=None, device=CPU, gib=0, phase=Phase.IDLE, last_used=0.0, oldest_waiting=None, served=True, kept=False):
+    return Holding(key, model or key, device, gib * GIB, phase, last_used, oldest_waiting, served, kept)
+
+
+def need(key, *, model=None, device="auto", gib=0, memory_gib=0, since=0.0):
+    return Need(key, model or key, device, gib * GIB, memory_gib * GIB, since)
+
+
+def test_where_there_is_room_it_is_taken_at_once():
+    made = plan([need("a"), need("b")], [], [HOST], max_resident=0)
+    assert made.grants == (Grant("a", CPU), Grant("b", CPU))
+
+
+def test_auto_means_an_accelerator_for_who_declares_device_memory_and_the_cpu_else():
+    made = plan([need("a", gib=1), need("b")], [], [HOST, CARD], max_resident=0)
+    assert made.grants == (Grant("a", "cuda:0"), Grant("b", CPU))
+    assert plan([need("a", gib=1)], [], [HOST], max_resident=0).grants == (Grant("a", CPU),)
+
+
+def test_who_asks_for_a_device_that_is_not_there_never_fits():
+    made = plan([need("a", device="cuda:3"), need("b", device="cuda")], [], [HOST], max_resident=0)
+    assert made.never == {
+        "a": "asks for the device 'cuda:3'; this node has: cpu",
+        "b": "asks for the device 'cuda'; this node has: cpu",
+    }
+
+
+def test_who_needs_more_than_there_is_in_all_never_fits_and_is_told_both_numbers():
+    made = plan([need("a", gib=9), need("b", memory_gib=17)], [], [HOST, CARD], max_resident=0)
+    assert made.never == {
+        "a": "needs 9 GiB of device memory, the largest such device has 8 GiB",
+        "b": "needs 17 GiB of host memory, this node has 16 GiB for models",
+    }
+
+
+def test_a_fenced_device_takes_nobody():
+    made = plan([need("a", gib=1)], [], [HOST, replace(CARD, fenced=True)], max_resident=0)
+    assert (made.grants, made.waits) == ((), {"a": "cuda:0: fenced after a fault"})
+    second = DeviceRoom("cuda:1", 8 * GIB)
+    assert plan([need("a", gib=1)], [], [HOST, replace(CARD, fenced=True), second], max_resident=0).grants == (Grant("a", "cuda:1"),)
+
+
+def test_foreign_memory_sends_models_to_the_other_device():
+    first = replace(CARD, foreign_bytes=6 * GIB)
+    second = DeviceRoom("cuda:1", 8 * GIB)
+    made = plan([need("a", gib=3), need("b", gib=3)], [], [HOST, first, second], max_resident=0)
+    assert made.grants == (Grant("a", "cuda:1"), Grant("b", "cuda:1"))
+
+
+def test_the_idle_model_that_was_used_least_recently_goes():
+    held = [holding("old", last_used=1.0), holding("new", last_used=2.0), holding("busy", phase=Phase.BUSY, last_used=0.5)]
+    made = plan([need("a", since=5.0)], held, [HOST], max_resident=3)
+    assert (made.evict, made.waits) == (("old",), {"a": "3 of 3 resident models (max_resident); waits for the end of old"})
+
+
+def test_where_no_idle_model_suffices_the_busy_one_that_was_used_least_recently_is_drained():
+    held = [holding("a", phase=Phase.BUSY, last_used=1.0), holding("b", phase=Phase.BUSY, last_used=2.0)]
+    assert plan([need("c", since=5.0)], held, [HOST], max_resident=2).evict == ("a",)
+
+
+def test_no_more_go_than_must():
+    held = [holding(f"m{number}", device="cuda:0", gib=1, last_used=float(number)) for number in range(8)]
+    assert plan([need("a", gib=1, since=99.0)], held, [HOST, CARD], max_resident=0).evict == ("m0",)
+    large = [holding("small", device="cuda:0", gib=1, last_used=1.0), holding("large", device="cuda:0", gib=6, last_used=2.0)]
+    assert plan([need("a", gib=6, since=99.0)], large, [HOST, CARD], max_resident=0).evict == ("large",)
+
+
+def test_a_model_that_was_just_brought_in_serves_before_it_may_go():
+    fresh = holding("fresh", phase=Phase.BUSY, served=False)
+    made = plan([need("a", since=5.0)], [fresh], [HOST], max_resident=1)
+    assert (made.evict, made.grants) == ((), ())
+    assert plan([need("a", since=5.0)], [replace(fresh, served=True)], [HOST], max_resident=1).evict == ("fresh",)
+
+
+def test_a_model_whose_caller_left_before_it_was_ready_may_go():
+    assert plan([need("a")], [holding("b", served=False)], [HOST], max_resident=1).evict == ("b",)
+
+
+def test_nobody_goes_for_a_wish_that_is_younger_than_its_own_oldest_request():
+    held = [holding("a", phase=Phase.BUSY, oldest_waiting=1.0)]
+    assert plan([need("b", since=2.0)], held, [HOST], max_resident=1).evict == ()
+    assert plan([need("b", since=0.5)], held, [HOST], max_resident=1).evict == ("a",)
+
+
+def test_pinned_models_and_those_that_come_up_stay():
+    held = [holding("pinned", kept=True), holding("coming", phase=Phase.COMING)]
+    made = plan([need("a", since=5.0)], held, [HOST], max_resident=2)
+    assert (made.evict, made.grants) == ((), ())
+    assert made.waits == {"a": "2 of 2 resident models (max_resident)"}
+
+
+def test_while_one_is_going_already_no_other_is_chosen():
+    held = [holding("going", phase=Phase.CLOSING), holding("idle")]
+    assert plan([need("a", since=5.0)], held, [HOST], max_resident=2).evict == ()
+
+
+def test_two_versions_of_a_model_count_as_one_resident_model():
+    held = [holding("a:1", model="a", phase=Phase.BUSY)]
+    assert plan([need("a:2", model="a", since=5.0)], held, [HOST], max_resident=1).grants == (Grant("a:2", CPU),)
+
+
+def test_a_younger_wish_passes_an_older_one_only_where_it_takes_nothing_from_it():
+    held = [holding("busy", device="cuda:0", gib=5, phase=Phase.COMING)]
+    wishes = [need("large", gib=6, since=1.0), need("small", gib=2, since=2.0), need("host", since=3.0)]
+    made = plan(wishes, held, [HOST, CARD], max_resident=0)
+    assert made.grants == (Grant("host", CPU),)
+    assert set(made.waits) == {"large", "small"}
+
+
+def test_memory_that_lingers_after_an_end_is_waited_for_and_nobody_goes_for_it():
+    made = plan([need("a", gib=6)], [holding("b", device="cuda:0", gib=2)], [HOST, replace(CARD, lingering_bytes=5 * GIB)], max_resident=0)
+    assert (made.grants, made.evict) == ((), ())
+    assert made.waits == {"a": "cuda:0 has 1 GiB free of 6 GiB needed, 5 GiB are missing"}
+
+
+@st.composite
+def worlds(draw):
+    devices = [HOST, CARD, DeviceRoom("cuda:1", 4 * GIB, foreign_bytes=draw(st.integers(0, 2)) * GIB, fenced=draw(st.booleans()))]
+    free = {device.id: (device.total_bytes - device.foreign_bytes) // GIB for device in devices}
+    held = []
+    for number in range(draw(st.integers(0, 6))):
+        device = draw(st.sampled_from([CPU, "cuda:0", "cuda:1"]))
+        gib = draw(st.integers(0, free[device])) if device != CPU else 0
+        free[device] -= gib
+        held.append(
+            holding(
+                f"h{number}",
+                model=f"m{draw(st.integers(0, 6))}",
+                device=device,
+                gib=gib,
+                phase=draw(st.sampled_from(Phase)),
+                last_used=draw(st.floats(0, 10)),
+                oldest_waiting=draw(st.none() | st.floats(0, 10)),
+                served=draw(st.booleans()),
+                kept=draw(st.booleans()),
+            )
+        )
+    needs = [
+        need(
+            f"n{number}",
+            model=f"m{draw(st.integers(0, 9))}",
+            device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2"])),
+            gib=draw(st.integers(0, 9)),
+            since=draw(st.floats(0, 10)),
+        )
+        for number in range(draw(st.integers(0, 6)))
+    ]
+    limit = draw(st.integers(0, 6))
+    return needs, held, devices, limit if limit == 0 else max(limit, len({holding.model for holding in held}))
+
+
+@given(worlds())
+def test_a_plan_never_gives_away_more_than_there_is(world):
+    needs, held, devices, limit = world
+    made = plan(needs, held, devices, max_resident=limit)
+    by_key = {wish.key: wish for wish in needs}
+    for device in devices:
+        taken = sum(by_key[grant.key].device_bytes for grant in made.grants if grant.device == device.id)
+        used = sum(holding.charge_bytes for holding in held if holding.device == device.id)
+        assert device.id == CPU or taken == 0 or taken + used + device.foreign_bytes <= device.total_bytes
+        assert not (device.fenced and any(grant.device == device.id for grant in made.grants))
+    models = {holding.model for holding in held} | {by_key[grant.key].model for grant in made.grants}
+    assert limit == 0 or len(models) <= limit
+
+
+@given(worlds())
+def test_everybody_who_wants_in_gets_exactly_one_answer(world):
+    needs, held, devices, limit = world
+    made = plan(needs, held, devices, max_resident=limit)
+    answers = [grant.key for grant in made.grants] + list(made.waits) + list(made.never)
+    assert sorted(answers) == sorted(wish.key for wish in needs)
+
+
+@given(worlds())
+def test_nobody_goes_who_is_kept_coming_or_going(world):
+    needs, held, devices, limit = world
+    made = plan(needs, held, devices, max_resident=limit)
+    by_key = {holding.key: holding for holding in held}
+    assert len(set(made.evict)) == len(made.evict)
+    for key in made.evict:
+        assert not by_key[key].kept
+        assert by_key[key].phase in (Phase.IDLE, Phase.BUSY)
+
+
+@given(worlds(), st.integers(0, 6))
+def test_what_older_wishes_get_does_not_depend_on_younger_ones(world, count):
+    needs, held, devices, limit = world
+    older = sorted(needs, key=lambda wish: (wish.since, wish.key))[:count]
+    alone = plan(older, held, devices, max_resident=limit)
+    together = plan(needs, held, devices, max_resident=limit)
+    assert together.grants[: len(alone.grants)] == alone.grants
+    assert together.evict[: len(alone.evict)] == alone.evict
+
+
+@given(worlds())
+def test_no_victim_of_a_single_wish_is_superfluous(world):
+    needs, held, devices, limit = world
+    for wish in needs:
+        made = plan([wish], held, devices, max_resident=limit)
+        for spared in made.evict:
+            going = [replace(h, phase=Phase.CLOSING) if h.key in made.evict and h.key != spared else h for h in held]
+            kept = [replace(h, kept=True) if h.key == spared else h for h in going]
+            again = plan([wish], kept, devices, max_resident=limit)
+            assert again.evict or not again.grants
+
+
+@given(worlds())
+def test_two_models_with_steady_traffic_take_turns(world):
+    """Whatever else is there: with one place, each of two models that always have requests waiting is served in turn."""
+    _, _, devices, _ = world
+    resident, waiting, served = "a", "b", []
+    clock = 0.0
+    for _ in range(6):
+        clock += 1.0
+        held = [holding(resident, phase=Phase.BUSY, last_used=clock, oldest_waiting=clock, served=True)]
+        made = plan([need(waiting, since=clock - 0.5)], held, devices, max_resident=1)
+        assert made.evict == (resident,)
+        served.append(resident)
+        resident, waiting = waiting, resident
+    assert served == ["a", "b"] * 3
