@@ -34,6 +34,7 @@ class FakeDeviceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """One entry of [devices] fake."""
 
     total: str = "8GiB"
+    """Memory that the device pretends to have."""
     release_delay_ms: float = 0.0
     """Time from a process's end until its memory counts as free."""
     foreign: str = "0"
@@ -53,9 +54,13 @@ class DevicesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[devices]"""
 
     cpu: CpuSettings = CpuSettings()
+    """The machine's own memory."""
     reserve: str = "3%"
+    """Kept back on every device for what nobody declared: a share in percent, or a size."""
     slack: str = "64MiB"
+    """Added to each model's declared or learned peak. On fake devices both are 0 unless set."""
     fake: list[FakeDeviceSettings] = []
+    """Devices for tests: cuda:0, cuda:1, ... after the real ones, with memory on paper."""
 
 
 class ProvisionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +99,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_timeout_s: float = 75.0
     """Between two requests of a connection."""
     max_connections: int = 4096
+    """Open at the same time; the next one waits in the kernel's queue."""
     max_bundle: str = "64MiB"
     """A deployed bundle."""
 

