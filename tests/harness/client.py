@@ -264,7 +264,7 @@ class Connection:
         events: list[Event] = []
         try:
             for event in self.read_events():
-                events.append(event)  # noqa: PERF402: what came before the break must be kept
+                events.append(event)  # noqa: PERF402 - what came before the break is kept
             complete = True
         except (Closed, ConnectionResetError):
             complete = False

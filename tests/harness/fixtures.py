@@ -1,12 +1,12 @@
 """Fixtures of the black-box tests. A conftest.py that wants them imports them by name."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.node import DEFAULT_CONFIG, Node
+from tests.harness.node import Node
 
 _shared: list[Node] = []
 _numbers: dict[str, int] = {}
@@ -56,13 +56,11 @@ def node(shared_node: Callable[[], Node]) -> Iterator[Node]:
 
 @pytest.fixture
 def new_node(tmp_path: Path) -> Iterator[StartNode]:
-    """Makes nodes of the test's own: `new_node(config=..., flags=..., environ=...)`, not started yet. They are ended with the test."""
+    """Makes nodes of the test's own: `new_node(config=..., flags=..., environ=..., prefix=...)`, not started yet. They are ended with the test."""
     made: list[Node] = []
 
-    def make(
-        name: str = "node", *, config: str = DEFAULT_CONFIG, flags: tuple[str, ...] = (), environ: dict[str, str] | None = None
-    ) -> Node:
-        made.append(Node(tmp_path / name, config=config, flags=flags, environ=environ))
+    def make(name: str = "node", **settings: Any) -> Node:
+        made.append(Node(tmp_path / name, **settings))
         return made[-1]
 
     yield make
@@ -95,7 +93,7 @@ def fresh_name(request: pytest.FixtureRequest) -> Callable[[], str]:
 def probe(node: Node, fresh_name: Callable[[], str]) -> Callable[..., str]:
     """Deploys a changed copy of the probe on the shared node: `probe(settings=..., serving=..., resources=...)` is its name."""
 
-    def deploy(**tables: Mapping[str, Any]) -> str:
+    def deploy(**tables: Any) -> str:
         name = fresh_name()
         node.deploy_probe(name, **tables)
         return name

@@ -32,15 +32,23 @@ class NodeFailed(AssertionError):
 class Node:
     """One data directory and the `fornada serve` on it. It may be started again after it ended."""
 
-    live: "ClassVar[list[Node]]" = []
+    live: ClassVar[list["Node"]] = []
     """All that run now, so that a failing test can show what they said."""
 
     def __init__(
-        self, directory: Path, *, config: str = DEFAULT_CONFIG, flags: Sequence[str] = (), environ: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        *,
+        config: str = DEFAULT_CONFIG,
+        flags: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.data_dir = directory / "data"
         self.flags = list(flags)
+        self.prefix = list(prefix)
+        """Words before `fornada`: a program that ends by executing the rest of its arguments."""
         self.deployed: list[str] = []
         self._environ = dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,7 +64,18 @@ class Node:
     def spawn(self) -> "subprocess.Popen[bytes]":
         """`fornada serve` without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, "it runs already"
-        command = [str(FORNADA), "serve", "--port", "0", "--data-dir", str(self.data_dir), "--config", str(self.config), *self.flags]
+        command = [
+            *self.prefix,
+            str(FORNADA),
+            "serve",
+            "--port",
+            "0",
+            "--data-dir",
+            str(self.data_dir),
+            "--config",
+            str(self.config),
+            *self.flags,
+        ]
         (self.data_dir / "run/node.json").unlink(missing_ok=True)
         with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
             self._process = subprocess.Popen(
@@ -79,6 +98,10 @@ class Node:
             if time.monotonic() > limit:
                 raise NodeFailed(f"/health/ready is not {200 if ready else 503} after {within_s} s\n{self.said()}")
             time.sleep(0.02)
+
+    def wait_next_control_plane(self, *, after_pid: int, within_s: float = 10) -> None:
+        """Waits until another control plane than `after_pid` is ready."""
+        until(lambda: self.ready() and self.control_pid != after_pid, within_s=within_s, what="a new control plane is ready")
 
     def ready(self) -> bool:
         """Whether /health/ready says 200."""
@@ -152,9 +175,14 @@ class Node:
         assert record, f"no run/node.json\n{self.said()}"
         return record
 
+    @property
+    def files(self) -> Path:
+        """The data directory as this process sees it: another path where the node has mounts of its own."""
+        return Path(f"/proc/{self.process.pid}/root{self.data_dir}") if self.prefix else self.data_dir
+
     def _record(self) -> dict[str, Any] | None:
         try:
-            record: dict[str, Any] = json.loads((self.data_dir / "run/node.json").read_text())
+            record: dict[str, Any] = json.loads((self.files / "run/node.json").read_text())
         except (FileNotFoundError, NotADirectoryError):
             return None
         return record
@@ -218,6 +246,14 @@ class Node:
     def run(self, model: str, payload: Any, *, headers: Mapping[str, str] | None = None, timeout_s: float = 30) -> Response:
         """POST ai/run."""
         return self.fetch("POST", run_path(model), payload=payload, headers=headers, timeout_s=timeout_s)
+
+    def cut_off(self, model: str, payload: Any) -> None:
+        """A run that must end with its connection."""
+        try:
+            answer = self.run(model, payload)
+        except (Closed, ConnectionError):
+            return
+        raise AssertionError(f"expected the connection to end, got {answer.status} {answer.body[:300]!r}")
 
     def ask(self, model: str, payload: Any, *, timeout_s: float = 30) -> Any:
         """`result` of a run that must succeed."""

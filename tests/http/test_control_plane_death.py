@@ -1,0 +1,89 @@
+"""kill -9 of the control plane under load: no caller hangs, no runner notices, the next one serves on."""
+
+import json
+import time
+from functools import partial
+
+from tests.bounds import bound
+from tests.harness.client import Closed, Connection, Response
+from tests.harness.fixtures import StartNode
+from tests.harness.node import Node, run_path
+from tests.harness.processes import alive, kill, seen
+from tests.harness.waiting import Background, until
+
+CALLERS = 20
+STREAMS = 5
+
+
+def call(node: Node, model: str) -> tuple[float, Response | None]:
+    """When the caller knew how it ended, and the answer, if it got one."""
+    with node.connect(timeout_s=15) as connection:
+        connection.send_request("POST", run_path(model), json.dumps({"sleep_s": 10}).encode())
+        try:
+            answer = connection.read_response()
+        except (Closed, ConnectionResetError):
+            answer = None
+        return time.monotonic(), answer
+
+
+def read_stream(connection: Connection) -> tuple[float, list[str], bool]:
+    with connection:
+        stream = connection.events_to_end()
+    return stream.ended_at, [event.data for event in stream.events], stream.complete
+
+
+def test_no_caller_hangs_and_the_runners_serve_on(new_node: StartNode):
+    node = new_node().start()
+    model, streamer = "@test/calls", "@test/streams"
+    node.deploy_probe(model, serving={"concurrency": CALLERS})
+    node.deploy_probe(streamer, serving={"concurrency": STREAMS})
+    before = {name: node.load(name)["instances"][0] for name in (model, streamer)}
+    runners = [seen(instance["pid"]) for instance in before.values()]
+    control = seen(node.control_pid)
+
+    with Background() as background:
+        calls = [background.start(partial(call, node, model)) for _ in range(CALLERS)]
+        streams = [background.start(partial(read_stream, connection)) for connection in open_streams(node, streamer)]
+        until(lambda: node.model(model)["instances"][0]["in_flight"] == CALLERS, within_s=5, what="all calls run")
+        until(lambda: node.model(streamer)["instances"][0]["in_flight"] == STREAMS, within_s=5, what="all streams run")
+        killed_at = time.monotonic()
+        kill(control.pid)
+        for future in calls:
+            ended_at, answer = future.result()
+            assert ended_at - killed_at <= bound(2)
+            assert answer is None or answer.status in (200, 502, 503), answer
+        for ended in streams:
+            ended_at, events, complete = ended.result()
+            assert ended_at - killed_at <= bound(2)
+            assert events and "[DONE]" not in events, "a broken stream must not look like a finished one"
+            assert not complete, "a broken stream must not have its final chunk"
+
+    node.wait_next_control_plane(after_pid=control.pid, within_s=5)
+    assert alive(node.control_pid)
+    assert all(runner.alive for runner in runners), "runners keep their pids"
+    for name, instance in before.items():
+        answer = node.ask(name, {"echo": "still here"}, timeout_s=15)
+        assert (answer["pid"], answer["instance"]) == (instance["pid"], instance["id"])
+        assert answer["load_count"] == 1
+    assert node.metrics().total("fornada_requests_orphaned_total") >= CALLERS + STREAMS
+    assert node.stop() == 0
+
+
+def open_streams(node: Node, model: str) -> list[Connection]:
+    return [node.open_stream(model, {"steps": 200, "step_s": 0.05}) for _ in range(STREAMS)]
+
+
+def test_a_control_plane_that_dies_again_and_again_comes_back_each_time(new_node: StartNode):
+    node = new_node().start()
+    model = "@test/survivor"
+    node.deploy_probe(model)
+    first = node.ask(model, {"echo": 0})
+    for number in range(1, 4):
+        pid = node.control_pid
+        kill(pid)
+        node.wait_next_control_plane(after_pid=pid)
+        answer = node.ask(model, {"echo": number})
+        assert (answer["pid"], answer["load_count"], answer["echo"]) == (first["pid"], 1, number)
+    nodes = node.fetch("GET", "/api/v1/nodes").json()
+    assert str(node.control_pid) in json.dumps(nodes)
+    assert node.stop() == 0
