@@ -17,9 +17,9 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_wait_s: float = 60.0
     """Bound of any wait behind a swap, counted from the end of building and fetching."""
     spares: int = 1
-    """Parked spares per hot environment (from issue C on; no effect yet)."""
+    """Parked spares per hot environment (no effect yet)."""
     park_after_s: float = 5.0
-    """Idle time after which an instance is parked (from issue C on; no effect yet)."""
+    """Idle time after which an instance is parked (no effect yet)."""
     backoff_s: float = 1.0
     """First wait after a failed load; doubles to 60 s, reset by success or `reset`."""
     grace_s: float = 10.0
@@ -40,7 +40,7 @@ class FakeDeviceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     foreign: str = "0"
     """Memory that somebody else holds."""
     bandwidth: str = "8GiB/s"
-    """Speed of sleep and wake (from issue D on)."""
+    """Speed of sleep and wake (no effect yet)."""
 
 
 class CpuSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +89,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[server]"""
 
     grpc_port: int = 0
-    """0 = off (the gRPC door is issue F's)."""
+    """0 = off (no effect yet: there is no gRPC door)."""
     header_bytes: int = 32768
     """Request line and headers together."""
     header_timeout_s: float = 10.0

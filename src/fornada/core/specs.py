@@ -34,7 +34,7 @@ class PythonSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     dependencies: list[str] = []
     """Requirements; or a requirements.txt, or a PEP 723 header in the code. Locked with hashes at deploy."""
     preload: list[str] = []
-    """Modules that may be imported ahead of need (from issue C on; no effect yet)."""
+    """Modules that may be imported ahead of need (no effect yet)."""
 
 
 class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,13 +49,13 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: int = 1
     """Threads that libraries may start for one operation."""
     cpus: float = 1.0
-    """Share of CPU time (from issue C on; no effect yet)."""
+    """Share of CPU time (no effect yet)."""
     pids: int = 64
-    """Processes and threads that an instance may have (from issue C on; no effect yet)."""
+    """Processes and threads that an instance may have (no effect yet)."""
     scratch: ByteCount = ByteCount(GIB)
-    """Room in context.scratch (from issue C on; no effect yet)."""
+    """Room in context.scratch (no effect yet)."""
     network: list[str] = []
-    """host:port pairs; empty: none."""
+    """host:port pairs that it may reach, or "none" (not enforced yet: nothing confines models in this release)."""
 
 
 class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,7 +78,7 @@ class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_instances: int = 0
     """Kept running without requests."""
     max_instances: int = 1
-    """Copies under load (from issue D on; one so far)."""
+    """Copies under load (no effect yet: there is one at most)."""
     max_body: ByteCount = ByteCount(10 * MIB)
     """Largest body of a request."""
 
@@ -167,7 +167,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     license: str = ""
     """An SPDX identifier."""
     visibility: Literal["account", "node"] | None = None
-    """None: what the mode of the node says (open mode: node)."""
+    """Who may see and run it: its account, or all of the node. Unless said, the node's mode decides (open mode: node)."""
     python: PythonSpec = PythonSpec()
     resources: ResourcesSpec = ResourcesSpec()
     serving: ServingSpec = ServingSpec()
@@ -179,6 +179,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     price: dict[str, float] = {}
     """Neurons per token, image, second ..."""
     artifacts: list[ArtifactSpec] = []
+    """[[artifacts]]"""
     tensors: TensorsSpec = TensorsSpec()
     schema: SchemaSpec = SchemaSpec()
 
