@@ -37,7 +37,13 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         array, changes = obj.array, obj.changes
         strides = changes.get("strides", tuple(stride // array.itemsize for stride in array.strides))
-        described = (changes.get("offset", 0), changes.get("shape", array.shape), strides, False, collections.OrderedDict())
+        described: tuple[Any, ...] = (
+            changes.get("offset", 0),
+            changes.get("shape", array.shape),
+            strides,
+            False,
+            collections.OrderedDict(),
+        )
         return sys.modules["torch._utils"]._rebuild_tensor_v2, (_StorageOf(obj), *described)
 
 

