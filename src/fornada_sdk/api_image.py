@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fornada_sdk.api import BadRequest
-
-if TYPE_CHECKING:
-    from fornada_sdk.api_request import Body
+from fornada_sdk.api_request import Body, is_json
 
 DEFAULT_PIXELS = 64_000_000
 """Decoded as RGB these take 192 MB; a file of some kilobytes may claim far more."""
@@ -27,12 +25,10 @@ def picture_bytes(body: Body, field: str) -> bytes:
     if fields is not None:
         if field in fields:
             return fields[field]
-        if len(fields) == 1 and not body.bytes:
-            return next(iter(fields.values()))
-    essence = body.type.partition(";")[0].strip().lower()
-    if fields is None and essence != "application/json" and not essence.endswith("+json"):
-        if not body.bytes:
-            raise BadRequest("the body is empty, and should be a picture")
+        (alone,) = fields.values() if len(fields) == 1 else (None,)
+        if alone is not None and body.bytes is alone:
+            return alone
+    elif not is_json(body.type):
         return body.bytes
     value = body.json
     if not isinstance(value, dict):

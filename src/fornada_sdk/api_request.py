@@ -16,7 +16,20 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODE = jsonlib.JSONDecoder(parse_constant=_no_constant).decode
+_DECODER = jsonlib.JSONDecoder(parse_constant=_no_constant)
+_scan = _DECODER.scan_once  # type: ignore[attr-defined]  # documented nowhere, and there since 2.7
+
+
+def _decode(raw: bytes) -> Any:
+    """The JSON value in `raw`. Raises ValueError, RecursionError."""
+    text = raw.decode()
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    if end == len(text):
+        return value
+    return _DECODER.decode(text.lstrip("\ufeff"))  # white space around the value; or what is wrong, in words
 
 
 class Headers(Mapping[str, str]):
@@ -35,21 +48,39 @@ class Headers(Mapping[str, str]):
         return len(self._given)
 
 
+class Head:
+    """What came with the body."""
+
+    __slots__ = ("headers", "query", "stream")
+
+    def __init__(self, headers: Mapping[str, str], query: Mapping[str, str], stream: bool) -> None:
+        self.headers = Headers(headers)
+        self.query = dict(query)
+        self.stream = stream
+
+
 class Body:
     """A request's body: `.json`, `.bytes`, `.text`; `type` is its media type.
 
-    Binary fields that came beside the JSON (or inside it, in a form that the server has decoded) are bytes in `.json`, under
-    their names.
+    `fields` holds the binary pieces that came beside the JSON; in `.json` they are bytes under their names.
     """
 
-    __slots__ = ("_json", "bytes", "fields", "type")
+    __slots__ = ("_json", "_raw", "fields", "type")
 
-    def __init__(self, raw: bytes, type: str = JSON_TYPE, fields: Mapping[str, bytes] | None = None) -> None:
-        self.bytes = raw
-        """The JSON or the one binary piece, as it came."""
+    def __init__(self, raw: bytes | None, type: str = JSON_TYPE, fields: Mapping[str, bytes] | None = None) -> None:
+        """`raw` is the body, or its JSON where there are fields (None: fields alone)."""
+        self._raw = raw
         self.type = type
         self.fields = fields
         self._json: Any = _UNSET
+
+    @property
+    def bytes(self) -> bytes:
+        """The body as it came; where it came in pieces, the JSON, or else the first piece."""
+        raw = self._raw
+        if raw is not None:
+            return raw
+        return next(iter((self.fields or {}).values()), b"")
 
     @property
     def json(self) -> Any:
@@ -68,25 +99,27 @@ class Body:
             raise BadRequest("the body is not UTF-8 text") from None
 
     def _decoded(self) -> Any:
-        fields = self.fields
-        if fields is not None and not self.bytes:
-            return dict(fields)
-        if self.type is not JSON_TYPE and not _is_json(self.type):
+        if self._raw is None:
+            return dict(self.fields or {})
+        if not is_json(self.type):
             raise BadRequest(f"the body must be JSON, and its type is {self.type or 'not given'}")
         try:
-            value = _DECODE(str(self.bytes, "utf-8-sig"))
+            value = _decode(self._raw)
         except RecursionError:
             raise BadRequest("the JSON is nested too deeply") from None
         except ValueError as error:
             raise BadRequest(f"the body is no JSON: {error}") from None
-        if fields:
+        if self.fields:
             if not isinstance(value, dict):
                 raise BadRequest("binary fields came beside JSON that is no object")
-            value.update(fields)
+            value.update(self.fields)
         return value
 
 
-def _is_json(type: str) -> bool:
+def is_json(type: str) -> bool:
+    """Whether a media type means JSON."""
+    if type == JSON_TYPE:
+        return True
     essence = type.partition(";")[0].strip().lower()
     return essence == JSON_TYPE or essence.endswith("+json")
 
@@ -94,7 +127,7 @@ def _is_json(type: str) -> bool:
 class Request:
     """One request. Made by hand for tests: `Request(json={"text": "hello"})`, `Request(bytes=picture, type="image/png")`."""
 
-    __slots__ = ("_body", "_headers", "_query", "_stream")
+    __slots__ = ("_body", "_head")
 
     def __init__(
         self,
@@ -109,39 +142,35 @@ class Request:
     ) -> None:
         if sum([json is not _UNSET, bytes is not None, text is not None]) > 1:
             raise ValueError("give one of json, bytes and text")
-        self._body: Body | None
-        if json is not _UNSET:
-            self._body = _made(json, type)
-        elif text is not None:
-            self._body = Body(text.encode(), type or "text/plain")
+        if text is not None:
+            body = Body(text.encode(), type or "text/plain")
         elif bytes is not None:
-            self._body = Body(bytes, type or "application/octet-stream")
+            body = Body(bytes, type or "application/octet-stream")
         else:
-            self._body = Body(b"{}", type or JSON_TYPE)
-        self._headers: Headers | None = Headers(headers or {})
-        self._query: Mapping[str, str] = dict(query or {})
-        self._stream = stream
+            body = _made({} if json is _UNSET else json, type)
+        self._body: Body | None = body
+        self._head: Head | None = Head(headers or {}, query or {}, stream)
 
     @property
     def body(self) -> Body:
-        body = self._body
-        assert body is not None
-        return body
+        return self._body or Body(b"")
+
+    @property
+    def head(self) -> Head:
+        return self._head or Head({}, {}, False)
 
     @property
     def headers(self) -> Headers:
-        headers = self._headers
-        assert headers is not None
-        return headers
+        return self.head.headers
 
     @property
     def query(self) -> Mapping[str, str]:
-        return self._query
+        return self.head.query
 
     @property
     def stream(self) -> bool:
         """The caller asked for a stream. A model may yield in any case: without `stream` the items are collected for the caller."""
-        return self._stream
+        return self.head.stream
 
     def image(self, field: str = "image", *, max_pixels: int = 0) -> Any:
         """The picture in the body as a PIL image: RGB, upright. Needs pillow among the model's dependencies.

@@ -1,0 +1,185 @@
+"""One control plane that is attached to this runner: its socket, what arrives on it and what waits to be sent."""
+
+from __future__ import annotations
+
+import collections
+import errno
+import socket
+import threading
+import time
+from typing import Any, Callable
+
+from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MORE, Assembler, ProtocolError, frames
+from fornada_sdk.wire.messages import INVOKE_PREFIX, Kind, encode
+
+PACKETS_A_TURN = 16
+"""What is read from one control plane before the others are looked at again."""
+
+_GONE = frozenset([errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.EBADF])
+_STARVED = frozenset([errno.ENOBUFS, errno.ENOMEM])
+_INVOKE, _PART = int(Kind.INVOKE), int(Kind.PART)
+
+OnInvoke = Callable[[int, bytes, bytes, float], None]
+"""(id, head, body, seconds left)"""
+OnMessage = Callable[[int, int, "bytes | memoryview"], None]
+"""(kind, id, payload)"""
+
+
+class Detached(Exception):
+    """The control plane has gone."""
+
+
+class Attachment:
+    """Read by one thread at a time (the session's lock); `send` may be called by any."""
+
+    def __init__(self, sock: socket.socket, *, epoch: int, body_limit: int, writable: Callable[[Attachment, bool], None]) -> None:
+        """`body_limit` bounds one body in bytes; `writable(self, wanted)` asks for a `flush` when the socket takes bytes again."""
+        sock.setblocking(False)
+        self._sock = sock
+        self._writable = writable
+        self._assembler = Assembler(body_limit)
+        self._queue: collections.deque[bytes] = collections.deque()
+        self._stuck: bytes | None = None
+        self._sending = threading.Lock()
+        self.fd = sock.fileno()
+        self.epoch = epoch
+        self.open = True
+        self.waiting = 0
+        """Bytes, about, that the socket has not taken yet."""
+
+    # ---- receiving ------------------------------------------------------------------------------------------------------------
+
+    def receive(self, on_invoke: OnInvoke, on_message: OnMessage) -> None:
+        """Hands on what has arrived, without waiting. Raises Detached at the end, ProtocolError for what is no message."""
+        for _ in range(PACKETS_A_TURN):
+            try:
+                packet = self._sock.recv(MAX_PACKET)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                # The other side died with unread answers of ours: what it had sent before can still be read.
+                continue
+            except OSError as error:
+                raise Detached(error.strerror or str(error)) from None
+            if not packet:
+                raise Detached("closed by the other side")
+            self._unpack(packet, on_invoke, on_message)
+
+    def _unpack(self, packet: bytes, on_invoke: OnInvoke, on_message: OnMessage) -> None:
+        # framing.split, written out: this loop is a third of the runner's work on a small request.
+        at = 0
+        end = len(packet)
+        while at < end:
+            if end - at < HEADER_SIZE:
+                raise ProtocolError(f"{end - at} bytes at the end of a packet are no frame")
+            length, kind, flags, part, request = HEADER.unpack_from(packet, at)
+            at += HEADER_SIZE
+            stop = at + length
+            if stop > end:
+                raise ProtocolError(f"a frame of {length} bytes in the {end - at} that are left of its packet")
+            if kind == _INVOKE and not flags & MORE:
+                self._invoke(packet, at, stop, request, on_invoke)
+            elif kind == _PART:
+                whole = self._assembler.continued(flags, part, request, packet[at:stop])
+                if whole is not None:
+                    kind, _, payload = whole
+                    if kind == _INVOKE:
+                        self._invoke(payload, 0, len(payload), request, on_invoke)
+                    else:
+                        on_message(kind, request, payload)
+            elif flags & MORE:
+                self._assembler.opened(kind, part, request, packet[at:stop])
+            else:
+                on_message(kind, request, packet[at:stop])
+            at = stop
+
+    def _invoke(self, buffer: bytes, at: int, stop: int, request: int, on_invoke: OnInvoke) -> None:
+        if stop - at < INVOKE_PREFIX.size:
+            raise ProtocolError(f"request {request}: too short for a head")
+        size, left_s = INVOKE_PREFIX.unpack_from(buffer, at)
+        begin = at + INVOKE_PREFIX.size
+        body = begin + size
+        if body > stop:
+            raise ProtocolError(f"request {request}: a head of {size} bytes in a payload of {stop - at}")
+        on_invoke(request, buffer[begin:body], buffer[body:stop], left_s)
+
+    # ---- sending --------------------------------------------------------------------------------------------------------------
+
+    def send(self, messages: list[bytes]) -> None:
+        """Queues frames, in order, and sends what the socket takes; several small ones share a packet. Never waits or raises."""
+        self.queue(messages)
+        self.flush()
+
+    def send_json(self, kind: Kind, payload: dict[str, Any], request: int = 0) -> None:
+        self.send(list(frames(kind, Kind.PART, request, encode(payload), ())))
+
+    def queue(self, messages: list[bytes]) -> None:
+        """As `send`, for a sender that has more to come and calls `flush` itself."""
+        if self.open:
+            self._queue.extend(messages)
+            self.waiting += sum(map(len, messages))
+
+    def flush(self) -> None:
+        """Sends what waits, as far as the socket takes it."""
+        # Whoever holds the lock sends for all: a thread that finds it taken knows that its frames go with the holder's.
+        while (self._queue or self._stuck) and self._sending.acquire(False):
+            try:
+                taken = self._send_some()
+            finally:
+                self._sending.release()
+            if not taken:
+                return
+
+    def _send_some(self) -> bool:
+        """Sends until all is sent (True) or the socket is full (False)."""
+        queue = self._queue
+        while True:
+            packet = self._stuck
+            if packet is None:
+                if not queue:
+                    self.waiting = 0
+                    return True
+                packet = self._next_packet()
+            try:
+                self._sock.send(packet, socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                self._stuck = packet
+                self._writable(self, True)
+                return False
+            except OSError as error:
+                if error.errno in _STARVED:
+                    self._stuck = packet
+                    time.sleep(0.001)  # the socket may look writable all the while the kernel is short of memory
+                    self._writable(self, True)
+                    return False
+                self._discard()
+                return False
+            if self._stuck is not None:
+                self._stuck = None
+                self._writable(self, False)
+            self.waiting -= len(packet)
+
+    def _next_packet(self) -> bytes:
+        queue = self._queue
+        first = queue.popleft()
+        if not queue or len(first) + len(queue[0]) > MAX_PACKET:
+            return first
+        batch = [first]
+        size = len(first)
+        while queue and size + len(queue[0]) <= MAX_PACKET:
+            item = queue.popleft()
+            batch.append(item)
+            size += len(item)
+        return b"".join(batch)
+
+    def _discard(self) -> None:
+        self._queue.clear()
+        self._stuck = None
+        self.waiting = 0
+
+    def close(self) -> None:
+        """Nobody will read what waits."""
+        self.open = False
+        with self._sending:
+            self._discard()
+            self._sock.close()

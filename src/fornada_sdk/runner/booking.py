@@ -1,0 +1,64 @@
+"""Device memory that model code books on a fake device: asked of the control plane, answered by BOOKED."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any, Callable
+
+from fornada_sdk.api import OutOfDeviceMemory
+from fornada_sdk.wire.messages import Kind
+
+ANSWER_S = 60.0
+"""How long a booking waits for its answer; a control plane may be restarted meanwhile."""
+
+Tell = Callable[[Kind, "dict[str, Any]", int], None]
+
+
+class Bookings:
+    """Asked by model code's threads, answered by the reading thread."""
+
+    def __init__(self, tell: Tell, answer_s: float = ANSWER_S) -> None:
+        self._tell = tell
+        self._answer_s = answer_s
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, tuple[dict[str, Any], threading.Event]] = {}
+        self._refused: dict[int, str] = {}
+        self._held: dict[str, int] = {}
+
+    def book(self, device: str, size: int, release_delay_s: float, hurry: Callable[[], None]) -> None:
+        """Returns once `size` bytes are booked. `hurry` gets the answer read soon. Raises OutOfDeviceMemory."""
+        number = next(self._numbers)
+        question: dict[str, Any] = {"device": device, "bytes": size}
+        if release_delay_s:
+            question["release_delay_s"] = release_delay_s
+        answered = threading.Event()
+        self._asked[number] = (question, answered)
+        self._tell(Kind.BOOK, question, number)
+        hurry()
+        if not answered.wait(self._answer_s):
+            self._asked.pop(number, None)
+            raise OutOfDeviceMemory(f"nobody answered within {self._answer_s:g} s whether {device} has {size} bytes")
+        refusal = self._refused.pop(number, None)
+        if refusal is not None:
+            raise OutOfDeviceMemory(refusal)
+
+    def booked(self, number: int, answer: dict[str, Any]) -> None:
+        """BOOKED has come. One that nobody waits for is ignored: two control planes may have answered."""
+        question, answered = self._asked.pop(number, (None, None))
+        if question is None or answered is None:
+            return
+        if answer.get("ok"):
+            self._held[question["device"]] = self._held.get(question["device"], 0) + question["bytes"]
+        else:
+            self._refused[number] = str(answer.get("message") or f"{question['device']} has no {question['bytes']} bytes left")
+        answered.set()
+
+    def ask_again(self) -> None:
+        """A new control plane is attached; it hasn't heard the questions that are still open."""
+        for number, (question, _) in list(self._asked.items()):
+            self._tell(Kind.BOOK, question, number)
+
+    def facts(self) -> dict[str, Any]:
+        """What HELLO says about bookings that were granted: {"booked": {device: bytes}}, or nothing."""
+        return {"booked": dict(self._held)} if self._held else {}

@@ -1,0 +1,71 @@
+"""One request in the runner, from INVOKE to the answer's acknowledgement; to model code it is the request's Context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable
+
+from fornada_sdk.api_context import Context, Instance
+from fornada_sdk.runner.received import Received
+from fornada_sdk.wire.messages import STREAM_WINDOW, decode
+
+if TYPE_CHECKING:
+    from fornada_sdk.runner.attachment import Attachment
+
+
+class Call(Context):
+    """Changed by two threads: the one that reads the wire sets `_cancelled` and `taken`, the one that runs the model all else."""
+
+    __slots__ = ("deadline", "head", "home", "id", "notify", "over", "raw", "sent", "started", "streamed", "taken")
+
+    def __init__(self, id: int, head: bytes, raw: bytes, deadline: float, home: Attachment, instance: Instance) -> None:
+        """`deadline` is an instant of time.monotonic, 0 for none."""
+        self._instance = instance
+        self._cancelled = False
+        self._usage = None
+        self.id = id
+        self.head = head
+        self.raw = raw
+        self.deadline = deadline
+        self.home = home
+        """Who asked; another one once that has gone and a successor is attached."""
+        self.notify: Callable[[], None] | None = None
+        """Wakes whoever waits for credit or runs the call; called by the reading thread."""
+        self.started = False
+        """Model code has it."""
+        self.over = False
+        """Its ANSWER or END is made: nothing more may be sent."""
+        self.streamed = False
+        """STREAM was sent."""
+        self.sent = 0
+        self.taken = 0
+
+    def request(self) -> Received:
+        return Received(self.head, self.raw)
+
+    @property
+    def request_id(self) -> str:
+        try:
+            return str(decode(self.head).get("request_id", ""))
+        except ValueError:
+            return ""
+
+    @property
+    def used(self) -> dict[str, Any] | None:
+        """What model code wrote into `usage`."""
+        return self._usage
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self.notify is not None:
+            self.notify()
+
+    def credit(self, count: int) -> None:
+        """The reader of the stream has taken `count` bytes."""
+        self.taken += count
+        if self.notify is not None:
+            self.notify()
+
+    def may_send(self, size: int) -> bool:
+        """An item of `size` bytes fits what the stream's reader has room for; one that is larger than the window goes alone."""
+        outstanding = self.sent - self.taken
+        return outstanding <= 0 or outstanding + size <= STREAM_WINDOW

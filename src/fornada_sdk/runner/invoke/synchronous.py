@@ -1,0 +1,124 @@
+"""Running sync model code: one call or one batch, from the request to its answer in the session."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fornada_sdk.api_context import CURRENT, Instance
+from fornada_sdk.runner.answers import cancelled_frames, error_frames, ok_frames
+from fornada_sdk.runner.attachment import Attachment
+from fornada_sdk.runner.batch import run_together
+from fornada_sdk.runner.call import Call
+from fornada_sdk.runner.capture import Lines, end_lines
+from fornada_sdk.runner.invoke.servable import Servable
+from fornada_sdk.runner.session import Session
+from fornada_sdk.runner.streams import Stream, Wait, is_stream, pump
+
+FLUSH_AFTER_S = 0.0005
+"""An answer waits at most so long, beside the next call's own run, for others to share its packet."""
+FLUSH_BYTES = 49152
+
+_PLAIN = frozenset([dict, list, str, bytes, type(None), int, float, bool])
+
+
+class Synchronous:
+    """One thread's hand at the model. Answers gather until `flush`."""
+
+    def __init__(self, session: Session, servable: Servable, instance: Instance, *, wait: Wait) -> None:
+        self._session = session
+        self._servable = servable
+        self._handle = servable.handle
+        self._instance = instance
+        self._wait = wait
+        self._pending: Attachment | None = None
+        self._gathered = 0
+        self._gathering_since = 0.0
+        self.now = 0.0
+        """When the last call ended."""
+
+    def begin(self) -> None:
+        """Work begins after a pause: the clock is asked once for each call from here on."""
+        self.now = time.monotonic()
+
+    def run(self, call: Call) -> None:
+        """One call, unless it is over or too late already."""
+        began = self.now
+        call.started = True
+        if call.over or self._is_late(call, began):
+            return
+        CURRENT.set(call)
+        try:
+            result = self._handle(call.request(), call)
+        except BaseException as error:  # noqa: BLE001 - the boundary with model code
+            self._fail(call, error, began)
+            return
+        self._answer(call, result, began)
+
+    def run_batch(self, calls: list[Call]) -> None:
+        """Several calls at once. A call that is over or too late is left out."""
+        began = self.now
+        live = []
+        for call in calls:
+            call.started = True
+            if not call.over and not self._is_late(call, began):
+                live.append(call)
+        run_together(
+            self._servable,
+            self._instance,
+            live,
+            done=lambda call, result: self._answer(call, result, began),
+            failed=lambda call, error: self._fail(call, error, began),
+        )
+
+    def _is_late(self, call: Call, now: float) -> bool:
+        if not call.deadline or now < call.deadline:
+            return False
+        self._session.finish(call, cancelled_frames(call, "the deadline passed while it waited"))
+        return True
+
+    def _answer(self, call: Call, result: Any, began: float) -> None:
+        if type(result) not in _PLAIN and is_stream(result):
+            self.flush()
+            try:
+                stream = Stream(self._session, call, result)
+            except Exception as error:  # noqa: BLE001 - a Response that model code filled with what can't be sent
+                self._fail(call, error, began)
+                return
+            pump(stream, call, self._wait)
+            self.now = time.monotonic()
+            return
+        now = time.monotonic()
+        try:
+            messages = cancelled_frames(call, "") if call.cancelled else ok_frames(call, result, now - began)
+        except Exception as error:  # noqa: BLE001 - what model code returned can't be sent
+            self._fail(call, error, began)
+            return
+        self._file(call, messages, now)
+
+    def _fail(self, call: Call, error: BaseException, began: float) -> None:
+        now = time.monotonic()
+        self._file(call, cancelled_frames(call, "") if call.cancelled else error_frames(call, error, now - began), now)
+
+    def _file(self, call: Call, messages: list[bytes], now: float) -> None:
+        self.now = now
+        if Lines.unfinished:
+            end_lines()
+        home = self._session.file(call, messages)
+        if home is None:
+            return
+        if self._pending is not home:
+            self.flush()
+            self._pending = home
+            self._gathering_since = now
+        self._gathered += len(messages[0])
+        if len(messages) > 1 or self._gathered > FLUSH_BYTES or now - self._gathering_since > FLUSH_AFTER_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends the answers that have gathered."""
+        home = self._pending
+        if home is not None:
+            self._pending = None
+            self._gathered = 0
+            home.flush()

@@ -1,0 +1,186 @@
+"""The life of one instance: load, warm up, serve, end. Runs on the main thread, where libraries expect to be loaded."""
+
+from __future__ import annotations
+
+import gc
+import time
+import traceback
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from fornada_sdk.api import Model
+from fornada_sdk.api_context import Context, Device, Instance
+from fornada_sdk.runner import engines
+from fornada_sdk.runner.answers import describe, print_traceback
+from fornada_sdk.runner.assignment import Assignment
+from fornada_sdk.runner.capture import Output, end_lines
+from fornada_sdk.runner.engines import Loaded, LoadError, Target
+from fornada_sdk.runner.invoke.inline import Inline
+from fornada_sdk.runner.invoke.servable import Batching, Servable, servable
+from fornada_sdk.runner.invoke.threads import Threads
+from fornada_sdk.runner.session import Session, State
+from fornada_sdk.runner.standby import Standby
+from fornada_sdk.runner.streams import close
+from fornada_sdk.runner.warmup import check_answer, example, own_warmup
+from fornada_sdk.wire.channel import Channel, Message
+from fornada_sdk.wire.messages import Kind
+
+if TYPE_CHECKING:
+    import asyncio
+
+AHEAD = 64
+"""Requests that may wait here for the main thread: with that many the wire costs little, and a CANCEL still reaches each."""
+GOODBYE_S = 5.0
+"""How long the last messages may take to leave, or a control plane to come for them."""
+DETAIL_LONGEST = 4000
+FAILED_EXIT = 1
+
+
+class Life:
+    """One instance. `live` returns the process' exit code."""
+
+    def __init__(self, keeper: Channel, assignment: Assignment, output: Output) -> None:
+        self._assignment = assignment
+        self._phase = "loading"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        device = Device(assignment.device_id, assignment.device_kind, assignment.device_memory_bytes, self._allocate)
+        self._instance = Instance(
+            model=assignment.model,
+            version=assignment.version,
+            instance=assignment.instance,
+            device=device,
+            artifacts=assignment.artifacts,
+            settings=assignment.settings,
+            scratch=assignment.scratch,
+            load_attempt=assignment.load_attempt,
+            load_count=assignment.load_count,
+            log=output.log,
+            progress=self._progress,
+        )
+        self._context = Context(self._instance)
+        self.session = Session(keeper, assignment, self._instance)
+        self._standby = Standby(self.session)
+
+    def live(self, messages: list[Message]) -> int:
+        """`messages` came from the keeper together with ASSIGN."""
+        for message in messages:
+            self.session.hear(message)
+        self._standby.start()
+        self._standby.busy()
+        began = time.monotonic()
+        try:
+            loaded = engines.load(self._assignment, self._context)
+            serving = servable(loaded.target)
+            if isinstance(loaded.target, Model):
+                self._settled(loaded.target.load(self._context))
+            load_s = time.monotonic() - began
+            self._phase = "warming"
+            self._warm_up(loaded.target, serving)
+        except BaseException as error:  # noqa: BLE001 - the boundary with model code
+            return self._fail(error)
+        # What was made while loading lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        self._standby.idle()
+        self.session.enter(State.READY, Kind.READY, self._facts(loaded, serving, load_s, time.monotonic() - began - load_s))
+        self._phase = ""
+        self._serve(serving)
+        self._standby.busy()  # somebody must still see the keeper go, and tell a successor that this is the end
+        self.session.say_goodbye(GOODBYE_S)
+        end_lines()
+        return 0
+
+    # ---- loading --------------------------------------------------------------------------------------------------------------
+
+    def _settled(self, value: Any) -> Any:
+        """`value`, or what an awaitable comes to on the loop that will serve."""
+        if not isinstance(value, Awaitable):
+            return value
+        return self._running_loop().run_until_complete(value)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            import asyncio  # 30 ms, which sync models don't need to spend
+
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        return self._loop
+
+    def _warm_up(self, target: Target, serving: Servable) -> None:
+        own = own_warmup(target)
+        if own is not None:
+            self._settled(own(self._context))
+            return
+        request = example(self._assignment)
+        if request is None:
+            return
+        items = check_answer(self._settled(serving.handle(request, self._context)))
+        if items is not None:
+            self._settled(_first_item(items))
+
+    def _fail(self, error: BaseException) -> int:
+        reason = str(error) if isinstance(error, LoadError) else describe(error)
+        kind = "memory" if isinstance(error, MemoryError) else "warmup" if self._phase == "warming" else "load"
+        if not isinstance(error, LoadError):
+            print_traceback(error)
+        end_lines()
+        detail = "".join(traceback.format_exception_only(type(error), error))[-DETAIL_LONGEST:]
+        self._standby.idle()
+        session = self.session
+        session.enter(State.FAILED, Kind.FAILED, {"reason": reason, "kind": kind, "detail": detail})
+        deadline = time.monotonic() + GOODBYE_S
+        while not session.attached and time.monotonic() < deadline:
+            session.poll(0.1)  # a successor may be on its way, and is to learn why
+        session.say_goodbye(GOODBYE_S)
+        return FAILED_EXIT
+
+    # ---- serving --------------------------------------------------------------------------------------------------------------
+
+    def _serve(self, serving: Servable) -> None:
+        given, session, instance = self._assignment, self.session, self._instance
+        batching = Batching(given.max_batch, given.max_wait_ms / 1000)
+        if serving.is_async:
+            from fornada_sdk.runner.invoke.asynchronous import Asynchronous
+
+            loop = self._running_loop()
+            loop.run_until_complete(Asynchronous(session, serving, instance, loop, given.concurrency, batching).serve())
+        elif given.concurrency > 1:
+            Threads(session, serving, instance, given.concurrency, batching).serve()
+        else:
+            Inline(session, serving, instance, self._standby, batching).serve()
+
+    def _facts(self, loaded: Loaded, serving: Servable, load_s: float, warmup_s: float) -> dict[str, Any]:
+        assignment = self._assignment
+        inline = not serving.is_async and assignment.concurrency == 1
+        return {
+            "load_s": round(load_s, 6),
+            "warmup_s": round(warmup_s, 6),
+            "streaming": serving.streaming,
+            "tensors": {
+                "inputs": [dict(tensor._asdict()) for tensor in loaded.inputs],
+                "outputs": [dict(tensor._asdict()) for tensor in loaded.outputs],
+            },
+            "pipelining": max(AHEAD, 2 * assignment.max_batch) if inline else assignment.concurrency * assignment.max_batch,
+        }
+
+    # ---- what model code calls ------------------------------------------------------------------------------------------------
+
+    def _progress(self, text: str, fraction: float | None) -> None:
+        if self._phase:
+            self.session.progress(self._phase, text, fraction)
+
+    def _allocate(self, size: int, release_delay_s: float) -> None:
+        self.session.bookings.book(self._assignment.device_id, size, release_delay_s, self._standby.hurry)
+
+
+async def _first_item(items: Any) -> None:
+    from fornada_sdk.runner.answers import encoded
+
+    async for item in items:
+        encoded(item)
+        break
+    aclose = getattr(items, "aclose", None)
+    if aclose is None:
+        close(items)
+    else:
+        await aclose()

@@ -1,0 +1,93 @@
+"""A runner's process, from descriptor 3 to its exit.
+
+ASSIGN -> loading -> warming -> READY -> serving -> STOP or SIGTERM -> exit 0
+              any failure -> FAILED -> exit 1        the keeper gone -> exit at once
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import NoReturn
+
+from fornada_sdk.runner.assignment import Assignment, read_assignment
+from fornada_sdk.runner.capture import Output, capture
+from fornada_sdk.runner.life import Life
+from fornada_sdk.runner.session import DEAD_KEEPER_EXIT, Session
+from fornada_sdk.wire.channel import Channel, ChannelClosed, Message
+from fornada_sdk.wire.framing import ProtocolError
+from fornada_sdk.wire.messages import Kind
+
+KEEPER_FD = 3
+ASSIGN_S = 30.0
+ASSIGNMENT_BYTES = 16 * 1024 * 1024
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+"""What numeric libraries read once, at import: without it each would start a thread for every core of the machine."""
+
+
+def main() -> NoReturn:
+    """Runs until the end of the instance."""
+    sock = socket.socket(fileno=KEEPER_FD)
+    os.set_inheritable(KEEPER_FD, False)
+    keeper = Channel(sock, queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=8)
+    output = capture()
+    faulthandler.enable(file=2)
+    assignment, messages = receive_assignment(keeper)
+    run(keeper, assignment, messages, output)
+
+
+def run(keeper: Channel, assignment: Assignment, messages: list[Message], output: Output) -> NoReturn:
+    """The instance, in a process that is ready for it; `messages` came after ASSIGN."""
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, str(assignment.threads))
+    life = Life(keeper, assignment, output)
+    _hear_signals(life.session)
+    os.register_at_fork(after_in_child=life.session.close_in_child)
+    os.register_at_fork(after_in_child=output.renew_in_child)
+    end(life.live(messages))
+
+
+def _hear_signals(session: Session) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: session.terminate())
+    # The handler above waits until the main thread is back from C code; the number of a signal is written here at once.
+    signal.set_wakeup_fd(session.signal_fd(), warn_on_full_buffer=False)
+
+
+def end(code: int) -> NoReturn:
+    """What the model registered with `atexit`, then the exit: tearing modules and threads down takes long and can hang."""
+    run_exit_functions = getattr(atexit, "_run_exitfuncs", None)
+    try:
+        if run_exit_functions is not None:
+            run_exit_functions()
+    finally:
+        os._exit(code)
+
+
+def receive_assignment(keeper: Channel) -> tuple[Assignment, list[Message]]:
+    """ASSIGN, and the messages that came with it. Ends the process where none comes."""
+    poller = select.poll()
+    poller.register(keeper.fileno(), select.POLLIN)
+    deadline = time.monotonic() + ASSIGN_S
+    while time.monotonic() < deadline:
+        poller.poll((deadline - time.monotonic()) * 1000)
+        try:
+            messages = list(keeper.receive())
+        except (ChannelClosed, ProtocolError):
+            os._exit(DEAD_KEEPER_EXIT)
+        if messages:
+            first = messages[0]
+            if first.kind != Kind.ASSIGN:
+                break
+            try:
+                return read_assignment(first.head), messages[1:]
+            except ValueError as error:
+                sys.stderr.write(f"fornada: {error}\n")
+                os._exit(DEAD_KEEPER_EXIT)
+    os._exit(DEAD_KEEPER_EXIT)

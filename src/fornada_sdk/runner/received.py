@@ -1,0 +1,55 @@
+"""A request off the wire. Its head is parsed only if somebody asks: most models look at the body alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fornada_sdk.api_request import JSON_TYPE, Body, Head, Request
+from fornada_sdk.wire.messages import decode
+
+
+class Received(Request):
+    """An INVOKE's head and body as a Request."""
+
+    __slots__ = ("_given", "_raw")
+
+    def __init__(self, given: bytes, raw: bytes) -> None:
+        self._given = given
+        self._raw = raw
+        self._body = None
+        self._head = None
+
+    @property
+    def body(self) -> Body:
+        body = self._body
+        if body is None:
+            given = self._given
+            # Defaults are left out of a head, so that the usual request (one piece of JSON) shows without parsing.
+            if b'"parts"' in given or b'"type"' in given:
+                body = _body(decode(given), self._raw)
+            else:
+                body = Body(self._raw)
+            self._body = body
+        return body
+
+    @property
+    def head(self) -> Head:
+        head = self._head
+        if head is None:
+            given = decode(self._given) if self._given else {}
+            head = self._head = Head(given.get("headers") or {}, given.get("query") or {}, bool(given.get("stream")))
+        return head
+
+
+def _body(given: dict[str, Any], raw: bytes) -> Body:
+    type = given.get("type") or JSON_TYPE
+    parts = given.get("parts")
+    if not parts:
+        return Body(raw, type)
+    pieces: dict[str, bytes] = {}
+    at = 0
+    for name, size in parts:
+        pieces[name] = raw[at : at + size]
+        at += size
+    text = pieces.pop("", None)
+    return Body(text, type if text is None else JSON_TYPE, pieces)

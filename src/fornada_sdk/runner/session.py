@@ -1,0 +1,405 @@
+"""All of the runner's conversations: who is attached, which requests are here, what the outside is told.
+
+    keeper ------- ATTACH ----------------------------------> a new Attachment: HELLO, what nobody acknowledged, then as below
+    control plane - INVOKE -> inbox -> (invoke/) -> finish -> ANSWER, kept until ACK
+                  - CANCEL, CREDIT ------------------------> the Call
+                  - STOP ----------------------------------> stopping: what runs may end, for grace_s
+
+One thread reads at a time (`poll`); any may `finish`. A control plane that goes takes its streams with it; its other
+requests go on, and their answers wait for the successor. The keeper going is the end of the process.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any, Callable
+
+from fornada_sdk.api_context import Instance
+from fornada_sdk.runner.answers import cancelled_frames
+from fornada_sdk.runner.assignment import SLACK_BYTES, Assignment
+from fornada_sdk.runner.attachment import Attachment, Detached
+from fornada_sdk.runner.booking import Bookings
+from fornada_sdk.runner.call import Call
+from fornada_sdk.runner.kept import Kept
+from fornada_sdk.wire.channel import Channel, ChannelClosed, Message, widen
+from fornada_sdk.wire.framing import ProtocolError, frames
+from fornada_sdk.wire.messages import CREDIT_BODY, WIRE_VERSION, Kind, decode, encode
+
+TERM_GRACE_S = 4.0
+"""What SIGTERM leaves to running work: less than the node's default kill_s, after which SIGKILL comes."""
+TERM_EXIT = 128 + signal.SIGTERM
+DEAD_KEEPER_EXIT = 70
+
+
+class State(enum.Enum):
+    """loading -> ready -> stopping, loading -> failed, loading -> stopping. As HELLO says it."""
+
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+class Session:
+    """The runner's end of everything."""
+
+    def __init__(self, keeper: Channel, assignment: Assignment, instance: Instance) -> None:
+        self._keeper = keeper
+        self._assignment = assignment
+        self._instance = instance
+        self._epoll = select.epoll()
+        self._epoll.register(keeper.fileno(), select.EPOLLIN)
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self._attached: dict[int, Attachment] = {}
+        self._newest: Attachment | None = None
+        self._facts: dict[str, Any] = {}
+        self._kept = Kept(self._say_dropped)
+        self._telling = threading.Lock()
+        """Guards `_newest`, `_kept` and who a call's home is."""
+        self._stop_at: float | None = None
+        self.reading = threading.Lock()
+        """Held by whoever reads."""
+        self.state = State.LOADING
+        self.turns = 0
+        """How often the wire was read: a reader that is busy elsewhere shows by it."""
+        self.calls: dict[int, Call] = {}
+        """Requests without an answer yet, waiting or running."""
+        self.inbox: collections.deque[Call] = collections.deque()
+        """Those that wait to be run. Some may be `over` already."""
+        self.on_calls: Callable[[], None] | None = None
+        """Told, by the reading thread, that the inbox has grown."""
+        self.bookings = Bookings(self._tell)
+
+    # ---- reading --------------------------------------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """Readable when `poll` has something to do."""
+        return self._epoll.fileno()
+
+    def poll(self, timeout_s: float | None, *, only_if: Callable[[], bool] | None = None) -> None:
+        """Reads what has arrived, waiting for it up to `timeout_s` (None: without bound, but for the end of a STOP's grace).
+
+        `only_if` is asked under the lock: a stand-in reader may have become superfluous meanwhile.
+        """
+        events = self._epoll.poll(self.bounded(timeout_s))
+        with self.reading:
+            if only_if is not None and not only_if():
+                return
+            self.turns += 1
+            before = len(self.inbox)
+            for fd, mask in events:
+                self._event(fd, mask)
+            if self._stop_at is not None and time.monotonic() >= self._stop_at:
+                self._stop_at = None
+                self._cancel_all()
+            if self.on_calls is not None and len(self.inbox) > before:
+                self.on_calls()
+
+    def bounded(self, timeout_s: float | None) -> float | None:
+        """`timeout_s`, or what is left of a STOP's grace if that is less."""
+        stop_at = self._stop_at
+        if stop_at is None:
+            return timeout_s
+        left_s = max(0.0, stop_at - time.monotonic()) + 0.001
+        return left_s if timeout_s is None else min(timeout_s, left_s)
+
+    def _event(self, fd: int, mask: int) -> None:
+        attachment = self._attached.get(fd)
+        if attachment is not None:
+            if mask & select.EPOLLOUT:
+                attachment.flush()
+            if mask & ~select.EPOLLOUT:
+                self._receive(attachment)
+        elif fd == self._wake_read:
+            self._woken()
+        else:
+            self._hear_keeper()
+
+    def _receive(self, attachment: Attachment) -> None:
+        now = time.monotonic()
+
+        def invoke(request: int, head: bytes, body: bytes, left_s: float) -> None:
+            self._invoke(Call(request, head, body, now + left_s if left_s > 0 else 0.0, attachment, self._instance))
+
+        def message(kind: int, request: int, payload: bytes | memoryview) -> None:
+            self._message(attachment, kind, request, payload)
+
+        try:
+            attachment.receive(invoke, message)
+        except Detached:
+            self._detach(attachment)
+        except (ProtocolError, ValueError) as error:
+            self._complain(f"dropped the control plane of epoch {attachment.epoch}: {error}")
+            self._detach(attachment)
+
+    def _invoke(self, call: Call) -> None:
+        if call.id in self.calls:
+            raise ProtocolError(f"request {call.id} came twice")
+        self.calls[call.id] = call
+        if self.state in (State.STOPPING, State.FAILED):
+            self.finish(call, cancelled_frames(call, "the runner is stopping"))
+        else:
+            self.inbox.append(call)
+
+    def _message(self, attachment: Attachment, kind: int, request: int, payload: bytes | memoryview) -> None:
+        if kind == Kind.ACK:
+            if len(payload) % 8:
+                raise ProtocolError(f"an ACK of {len(payload)} bytes")
+            with self._telling:
+                for acknowledged in memoryview(payload).cast("Q"):
+                    self._kept.acknowledge(acknowledged)
+        elif kind == Kind.CREDIT:
+            if len(payload) != CREDIT_BODY.size:
+                raise ProtocolError(f"a CREDIT of {len(payload)} bytes")
+            call = self.calls.get(request)
+            if call is not None:
+                call.credit(CREDIT_BODY.unpack(payload)[0])
+        elif kind == Kind.CANCEL:
+            self._cancel(request)
+        elif kind == Kind.STOP:
+            grace_s = decode(payload).get("grace_s")
+            self.stop(float(grace_s) if isinstance(grace_s, (int, float)) else 0.0)
+        elif kind == Kind.BOOKED:
+            self.bookings.booked(request, decode(payload))
+        else:
+            raise ProtocolError(f"a message of kind {kind} from a control plane")
+
+    def _hear_keeper(self) -> None:
+        try:
+            for message in self._keeper.receive():
+                self.hear(message)
+        except (ChannelClosed, ProtocolError):
+            # Without the keeper nobody would ever end this process, and it holds device memory.
+            os._exit(DEAD_KEEPER_EXIT)
+
+    def hear(self, message: Message) -> None:
+        """A message from the keeper: a control plane attaches."""
+        if message.kind == Kind.ATTACH and len(message.descriptors) == 1:
+            self._attach(socket.socket(fileno=message.descriptors[0]), int(message.head.get("epoch", 0)))
+            return
+        for descriptor in message.descriptors:
+            os.close(descriptor)
+        self._complain(f"a message of kind {message.kind} from the keeper")
+
+    # ---- who is attached ------------------------------------------------------------------------------------------------------
+
+    def _attach(self, sock: socket.socket, epoch: int) -> None:
+        widen(sock)
+        # A predecessor that is dead shows it here, so that what it left is in this HELLO.
+        for other in list(self._attached.values()):
+            self._receive(other)
+        attachment = Attachment(sock, epoch=epoch, body_limit=self._assignment.max_body + SLACK_BYTES, writable=self._watch_writable)
+        with self._telling:
+            left = self._kept.move(attachment)
+            orphans = [call for call in self.calls.values() if not call.home.open]
+            for call in orphans:
+                call.home = attachment
+            in_flight = [call.id for call in orphans] + [request for request, _ in left]
+            hello = {
+                "wire": WIRE_VERSION,
+                "release": self._assignment.release,
+                "instance": self._assignment.instance,
+                "pid": self._instance.pid,
+                "state": self.state.value,
+                "in_flight": in_flight,
+                **self._facts,
+                **self.bookings.facts(),
+            }
+            attachment.queue(list(frames(Kind.HELLO, Kind.PART, 0, encode(hello), ())))
+            for _, messages in left:
+                attachment.queue(messages)
+            self._newest = attachment
+            self._attached[attachment.fd] = attachment
+        self._epoll.register(attachment.fd, select.EPOLLIN)
+        attachment.flush()
+        self.bookings.ask_again()
+
+    def _detach(self, attachment: Attachment) -> None:
+        if self._attached.pop(attachment.fd, None) is None:
+            return
+        self._epoll.unregister(attachment.fd)
+        with self._telling:
+            attachment.close()
+            if self._newest is attachment:
+                self._newest = list(self._attached.values())[-1] if self._attached else None
+            successor = self._newest
+            if successor is not None:
+                for _, messages in self._kept.move(successor):
+                    successor.queue(messages)
+            streams = []
+            for call in self.calls.values():
+                if call.home is attachment:
+                    if call.streamed:
+                        streams.append(call)
+                    if successor is not None:
+                        call.home = successor
+        for call in streams:
+            call.cancel()
+        if successor is not None:
+            successor.flush()
+
+    @property
+    def attached(self) -> bool:
+        return self._newest is not None
+
+    @property
+    def backlog(self) -> int:
+        """Bytes, about, that the newest control plane has still to take."""
+        newest = self._newest
+        return newest.waiting if newest is not None else 0
+
+    def _watch_writable(self, attachment: Attachment, wanted: bool) -> None:
+        try:
+            self._epoll.modify(attachment.fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+        except (OSError, ValueError):
+            pass  # closed meanwhile, or not registered yet: HELLO goes out at the first turn
+
+    # ---- telling --------------------------------------------------------------------------------------------------------------
+
+    def tell(self, kind: Kind, payload: dict[str, Any]) -> None:
+        """To every control plane that is attached."""
+        self._tell(kind, payload, 0)
+
+    def _tell(self, kind: Kind, payload: dict[str, Any], request: int) -> None:
+        for attachment in list(self._attached.values()):
+            attachment.send_json(kind, payload, request)
+
+    def enter(self, state: State, kind: Kind, facts: dict[str, Any]) -> None:
+        """The runner is ready, or has failed: tells it, and every later HELLO repeats it."""
+        with self._telling:
+            if self.state is not State.STOPPING:
+                self.state = state
+            self._facts = facts
+        self.tell(kind, facts)
+
+    def progress(self, phase: str, text: str, fraction: float | None) -> None:
+        """PROGRESS, unless what waits to be sent shows that nobody reads."""
+        payload = {"phase": phase, "text": text, "fraction": fraction}
+        self._facts = {"progress": payload}
+        for attachment in list(self._attached.values()):
+            if attachment.waiting < 65536:
+                attachment.send_json(Kind.PROGRESS, payload)
+
+    def finish(self, call: Call, messages: list[bytes]) -> None:
+        """The call's ANSWER or END: sent to its home, kept until it is acknowledged. A second one is ignored."""
+        home = self.file(call, messages)
+        if home is not None:
+            home.flush()
+        self.wake_if_ended()
+
+    def wake_if_ended(self) -> None:
+        """After the last answer: whoever waits in `poll` is to see that nothing is left to do."""
+        if self.state is State.STOPPING and not self.calls:
+            self.wake()
+
+    def file(self, call: Call, messages: list[bytes]) -> Attachment | None:
+        """As `finish`, without the sending: the caller flushes what is returned."""
+        with self._telling:
+            if call.over:
+                return None
+            call.over = True
+            self.calls.pop(call.id, None)
+            home = call.home
+            self._kept.keep(call.id, messages, home)
+            home.queue(messages)
+            return home
+
+    # ---- ending ---------------------------------------------------------------------------------------------------------------
+
+    def stop(self, grace_s: float, *, exit_code: int = 0) -> None:
+        """No new work from here on. What runs or waits may end within `grace_s`, then it is cancelled.
+
+        While loading it ends the process with `exit_code`: nothing is being served, and a load can't be interrupted.
+        """
+        if self.state is State.LOADING:
+            self._hang_up()
+            os._exit(exit_code)
+        at = time.monotonic() + grace_s
+        self._stop_at = at if self.state is not State.STOPPING or self._stop_at is None else min(at, self._stop_at)
+        self.state = State.STOPPING
+        self.wake()
+
+    @property
+    def ended(self) -> bool:
+        """Stopping, and nothing is left to do."""
+        return self.state is State.STOPPING and not self.calls
+
+    def say_goodbye(self, timeout_s: float) -> None:
+        """Sends what is still to be sent, waiting up to `timeout_s` for readers."""
+        end = time.monotonic() + timeout_s
+        while any(attachment.waiting for attachment in self._attached.values()) and time.monotonic() < end:
+            self.poll(0.05)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        # Unread messages in our socket would make the other side's next read fail with ECONNRESET.
+        for attachment in list(self._attached.values()):
+            attachment.flush()
+            try:
+                attachment.receive(lambda *_: None, lambda *_: None)
+            except (Detached, ProtocolError):
+                pass
+
+    def terminate(self) -> None:
+        """For the handler of SIGTERM."""
+        self._write_wake(bytes([signal.SIGTERM]))
+
+    def wake(self) -> None:
+        """Makes a waiting `poll` return."""
+        self._write_wake(b"\0")
+
+    def signal_fd(self) -> int:
+        """For signal.set_wakeup_fd: numbers of signals written here are heard by whoever reads."""
+        return self._wake_write
+
+    def _write_wake(self, data: bytes) -> None:
+        try:
+            os.write(self._wake_write, data)
+        except BlockingIOError:
+            pass  # full of wake-ups already
+
+    def _woken(self) -> None:
+        try:
+            heard = os.read(self._wake_read, 4096)
+        except BlockingIOError:
+            return
+        if signal.SIGTERM in heard and self.state is not State.STOPPING:
+            self.stop(TERM_GRACE_S, exit_code=TERM_EXIT)
+
+    # ---- cancelling -----------------------------------------------------------------------------------------------------------
+
+    def _cancel(self, request: int) -> None:
+        call = self.calls.get(request)
+        if call is None:
+            return
+        call.cancel()
+        if not call.started:
+            self.finish(call, cancelled_frames(call, ""))
+
+    def _cancel_all(self) -> None:
+        for call in list(self.calls.values()):
+            self._cancel(call.id)
+
+    def _say_dropped(self, request: int, size: int) -> None:
+        self._complain(f"forgot the answer to request {request} ({size} bytes): nobody acknowledged it and there is no more room")
+
+    def _complain(self, text: str) -> None:
+        sys.stderr.write(f"fornada: {text}\n")
+
+    def close_in_child(self) -> None:
+        """After a fork by model code: the child must not hold, or read, what is the runner's."""
+        for attachment in self._attached.values():
+            attachment.close()
+        self._keeper.close()
+        self._epoll.close()

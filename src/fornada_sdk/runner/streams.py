@@ -1,0 +1,149 @@
+"""Streams: each thing that model code yields becomes an ITEM at once, as fast as the reader takes them and no faster.
+
+A stream begins with its first item, so that what fails before it is an ordinary error answer. CREDIT bounds what is under
+way (Call.may_send). A caller that leaves, or a control plane that dies, closes the generator at its next step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from types import GeneratorType
+from typing import Any, Callable, cast
+
+from fornada_sdk.api import Response
+from fornada_sdk.api_request import JSON_TYPE
+from fornada_sdk.runner.answers import (
+    OCTETS,
+    cancelled_frames,
+    encoded,
+    end_frames,
+    error_frames,
+    error_head,
+    noted,
+    print_traceback,
+    response_head,
+    stream_frames,
+)
+from fornada_sdk.runner.call import Call
+from fornada_sdk.runner.session import Session
+from fornada_sdk.wire.framing import frames
+from fornada_sdk.wire.messages import Kind
+
+CREDIT_WAIT_S = 1.0
+"""How often whoever waits for credit looks at the clock as well."""
+
+Wait = Callable[[Call, Callable[[], bool]], None]
+"""Waits until the condition holds; only the call's credit, its cancellation or the clock can change it."""
+
+
+def is_stream(result: Any) -> bool:
+    """A generator, an async generator, or a Response around an iterator."""
+    if type(result) is GeneratorType:
+        return True
+    if isinstance(result, Response):
+        return hasattr(result.body, "__next__") or hasattr(result.body, "__anext__")
+    return hasattr(result, "__anext__") or hasattr(result, "__next__")
+
+
+class Stream:
+    """One call's stream on the wire; the caller of `send` has seen that `may_send`."""
+
+    def __init__(self, session: Session, call: Call, result: Any) -> None:
+        """`result` is what model code returned; `items` is what to iterate."""
+        self._session = session
+        self._call = call
+        self._head: dict[str, Any] = {}
+        self._number = 0
+        self._began = time.monotonic()
+        self._nonfinite = False
+        self.items: Iterator[Any] | AsyncIterator[Any] = result
+        if isinstance(result, Response):
+            self.items = result.body
+            self._head = response_head(result)
+
+    @property
+    def cancelled(self) -> bool:
+        """The caller has gone, or the deadline has passed."""
+        call = self._call
+        return call.cancelled or not call.home.open or bool(call.deadline and time.monotonic() > call.deadline)
+
+    def encode(self, item: Any) -> bytes:
+        """An item's bytes. Raises TypeError or ValueError where it can't be sent."""
+        type = self._head.get("type", "")
+        if isinstance(item, str) and type and type != JSON_TYPE:
+            return item.encode()
+        piece = encoded(item)
+        if self._number == 0 and not type and piece.head.get("type") == OCTETS:
+            self._head["type"] = OCTETS
+        self._nonfinite = self._nonfinite or bool(piece.head.get("nonfinite"))
+        return piece.data
+
+    def send(self, data: bytes) -> None:
+        """STREAM before the first, then the ITEM."""
+        call = self._call
+        messages = self._opening()
+        messages += frames(Kind.ITEM, Kind.PART, call.id, b"", [data], part=self._number)
+        self._number += 1
+        call.sent += len(data)
+        call.home.send(messages)
+
+    def _opening(self) -> list[bytes]:
+        call = self._call
+        if call.streamed:
+            return []
+        call.streamed = True
+        return stream_frames(call, self._head)
+
+    def end(self) -> None:
+        """The model has yielded all it had."""
+        head: dict[str, Any] = {"status": "ok", **noted(self._call, time.monotonic() - self._began)}
+        if self._nonfinite:
+            head["nonfinite"] = True
+        self._session.finish(self._call, self._opening() + end_frames(self._call, head))
+
+    def stop(self) -> None:
+        """Nobody wants it any more."""
+        self._session.finish(self._call, cancelled_frames(self._call, ""))
+
+    def fail(self, error: BaseException) -> None:
+        """Model code raised, or yielded what can't be sent."""
+        run_s = time.monotonic() - self._began
+        if self._call.streamed:
+            messages = end_frames(self._call, {**error_head(error), **noted(self._call, run_s)})
+        else:
+            messages = error_frames(self._call, error, run_s)
+        self._session.finish(self._call, messages)
+
+
+def pump(stream: Stream, call: Call, wait: Wait) -> None:
+    """Sends what a generator yields until it ends, fails or nobody wants it."""
+    items = cast("Iterator[Any]", stream.items)
+    try:
+        while not stream.cancelled:
+            try:
+                item = next(items)
+            except StopIteration:
+                stream.end()
+                return
+            data = stream.encode(item)
+            size = len(data)
+            if not call.may_send(size):
+                wait(call, lambda size=size: call.may_send(size) or stream.cancelled)  # type: ignore[misc]
+            if not stream.cancelled:
+                stream.send(data)
+        close(items)
+        stream.stop()
+    except BaseException as error:  # noqa: BLE001 - the boundary with model code
+        close(items)
+        stream.fail(error)
+
+
+def close(items: Any) -> None:
+    """GeneratorExit at the generator's yield; what it does about that is its own business."""
+    try:
+        items.close()
+    except AttributeError:
+        pass  # an iterator of another kind
+    except BaseException as error:  # noqa: BLE001 - the boundary with model code
+        print_traceback(error)
