@@ -45,8 +45,8 @@ def embedder(node: Node, fresh_name) -> str:
 
 def test_cloudflare_runs_a_model(client: cloudflare.Cloudflare, embedder: str):
     result = client.ai.run(embedder, account_id=ACCOUNT, text=["one", "three"])
-    assert result["shape"] == [2, 3]  # type: ignore[index,call-overload]
-    assert result["data"][1] == [5.0, 0.5, -1.0]  # type: ignore[index,call-overload]
+    assert result["shape"] == [2, 3]  # type: ignore[index]
+    assert result["data"][1] == [5.0, 0.5, -1.0]  # type: ignore[index]
 
 
 def test_cloudflare_s_raw_response_carries_our_ids(client: cloudflare.Cloudflare, embedder: str):
