@@ -1,5 +1,6 @@
 """What goes wrong, in one line: what happened, whose fault it is, what to do."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,10 @@ ADVICE: dict[int, str] = {
     10000: "set FORNADA_TOKEN and FORNADA_ACCOUNT to a key that may do this",
 }
 """API code -> what to do. What the codes mean stands in docs/reference/errors.md."""
+REFUSED_BY_THE_MODEL_OR_ROUTE = frozenset({3030, 7003})
+"""Codes of refusals that are no error of ours: the model's own, and an account without the route."""
+PREFIXES = re.compile(r"^(AiError: )+(Bad input: Error: )?")
+"""What clients of Workers AI expect in front of a message, and says nothing to a person."""
 
 
 class CommandFailed(click.ClickException):
@@ -59,19 +64,20 @@ def refusal(said: Mapping[str, Any], *, model: str = "", retry_after_s: str = ""
         advice = advice.replace("MODEL", model)
     if retry_after_s:
         advice = f"try again in {retry_after_s} s" if advice in ("", "try again") else f"it tries again in {retry_after_s} s; {advice}"
-    text = one_line(message).rstrip(". ")
-    where = f" [{code}, {whose_fault(code)}]" if code else ""
+    text = one_line(PREFIXES.sub("", message)).rstrip(". ")
+    owner = whose_fault(code)
+    where = f" [{', '.join(filter(None, [str(code), owner]))}]" if code else ""
     return Refused(f"{text}{where}; {advice}" if advice else f"{text}{where}", code=code)
 
 
 def whose_fault(code: int) -> str:
-    """Read from the tree in core.errors, so that a new error needs no second entry here."""
+    """Read from the tree in core.errors, so that a new error needs no second entry here. "" for a code that isn't ours."""
     from fornada.core import errors
 
     for fault, owner in ((errors.CallerFault, CALLER), (errors.NoCapacity, NODE), (errors.ModelFault, AUTHOR), (errors.InternalFault, BUG)):
         if any(error.__dict__.get("code") == code for error in _family(fault)):
             return owner
-    return CALLER if 1000 <= code < 3000 or code >= 4000 else NODE
+    return CALLER if code in REFUSED_BY_THE_MODEL_OR_ROUTE else ""
 
 
 def one_line(text: str) -> str:

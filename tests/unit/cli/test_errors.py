@@ -121,6 +121,14 @@ def test_advice_is_for_codes_that_exist():
 def test_an_error_without_a_code_is_still_told():
     assert refusal({"message": "odd"}).message == "odd"
     assert refusal({}).message == "refused without a reason"
+    assert refusal({"code": "4711", "message": "odd."}).message == "odd [4711]"
+
+
+def test_what_other_clients_expect_in_front_of_a_message_is_left_out():
+    said = {"code": 5006, "message": "AiError: Bad input: Error: 'image' is missing"}
+    assert refusal(said, model="@a/b").message.startswith("'image' is missing [5006, the request's fault]; mend the input")
+    said = {"code": 3030, "message": "AiError: AiError: not that picture (1f0c)"}
+    assert refusal(said).message == "not that picture (1f0c) [3030, the request's fault]"
 
 
 def run_alone(*args: str, code: str = "") -> "subprocess.CompletedProcess[str]":

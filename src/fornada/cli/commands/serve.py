@@ -9,7 +9,7 @@ from fornada.cli.failures import CommandFailed
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Address to listen on; only loopback ones, until there are keys.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes any free one.  [default: 8250]")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 takes any free one.  [default: 8250]")
 @click.option(
     "--data-dir", metavar="DIR", help="Where everything is kept.  [default: /var/lib/fornada for root, else ~/.local/share/fornada]"
 )
