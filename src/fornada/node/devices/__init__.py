@@ -4,3 +4,7 @@ In: settings, readings of drivers and of /proc.
 Out: snapshots for the ledger and the API.
 May import: `telemetry`, `core`, `fornada_sdk.wire`.
 """
+
+from fornada.node.devices.inventory import Devices, inventory
+
+__all__ = ["Devices", "inventory"]

@@ -1,0 +1,153 @@
+"""A device that isn't there: a counter of bytes that behaves like a card's.
+
+It is complete enough to build and test everything above it without hardware: models book on it, what they booked comes back
+only some time after their process is gone, somebody else may hold a part of it, and it can break. `PATCH /api/v1/devices/{id}`
+turns its faults on and off.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fornada.core.errors import BadRequest
+from fornada.core.names import Instant
+from fornada.core.policy.placement import DeviceRoom
+from fornada.core.resources import format_size, parse_size
+
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+"""Faults of a program, after which a card goes on working: the list that NVIDIA's Kubernetes device plugin ignores."""
+PATCHES = "foreign, frozen, release_delay_ms, xid, clear, unfence"
+FOREVER = Instant(float("inf"))
+
+
+@dataclass(slots=True)
+class Booking:
+    """Bytes of one instance. `free_at` is FOREVER while its process lives, or while the device is frozen."""
+
+    instance: str
+    count: int
+    release_delay_s: float
+    free_at: Instant = FOREVER
+    ended: bool = False
+
+
+class FakeDevice:
+    """One fake device. `now` is an argument wherever time matters."""
+
+    kind = "fake"
+
+    def __init__(self, id: str, *, total_bytes: int, foreign_bytes: int, release_delay_s: float, reserve_bytes: int = 0) -> None:
+        self.id = id
+        self._total = total_bytes
+        self._reserve = reserve_bytes
+        self._configured = (foreign_bytes, release_delay_s)
+        self._foreign = foreign_bytes
+        self._release_delay_s = release_delay_s
+        self._frozen = False
+        self._fenced = False
+        self._xid = 0
+        self._bookings: list[Booking] = []
+
+    def book(self, instance: str, count: int, *, release_delay_s: float, now: Instant) -> str:
+        """Empty if the bytes are the instance's now, else why not, with both numbers."""
+        if self._fenced:
+            return f"{self.id} is fenced after XID {self._xid}"
+        free = self._total - self._foreign - self._counted(now)
+        if count > free:
+            return f"{self.id} has {format_size(max(0, free))} free of {format_size(self._total)}, {format_size(count)} were asked for"
+        self._bookings.append(Booking(instance, count, release_delay_s))
+        return ""
+
+    def take_over(self, instance: str, count: int) -> None:
+        """What an adopted process holds already."""
+        self._bookings.append(Booking(instance, count, 0.0))
+
+    def ended(self, instance: str, *, now: Instant) -> None:
+        """Its process is gone: what it booked counts until the delay is over."""
+        for booking in self._bookings:
+            if booking.instance == instance and not booking.ended:
+                booking.ended = True
+                booking.free_at = FOREVER if self._frozen else self._back_at(booking, now)
+
+    def booked(self, instance: str) -> int:
+        """Bytes that the living instance holds."""
+        return sum(booking.count for booking in self._bookings if booking.instance == instance and not booking.ended)
+
+    def room(self, *, now: Instant) -> DeviceRoom:
+        self._counted(now)
+        lingering = sum(booking.count for booking in self._bookings if booking.ended)
+        return DeviceRoom(self.id, self._total - self._reserve, self._foreign, lingering, self._fenced)
+
+    def next_release(self, *, now: Instant) -> Instant:
+        """When bytes come back next; FOREVER if none are on their way."""
+        self._counted(now)
+        return min((booking.free_at for booking in self._bookings), default=FOREVER)
+
+    def view(self, *, reserved_bytes: int, now: Instant) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "total_bytes": self._total,
+            "reserved_bytes": reserved_bytes,
+            "used_bytes": self._counted(now),
+            "foreign_bytes": self._foreign,
+            "state": "fenced" if self._fenced else "ok",
+            "kind": self.kind,
+            "frozen": self._frozen,
+            "release_delay_ms": self._release_delay_s * 1000,
+        }
+
+    def patch(self, change: Mapping[str, Any], *, now: Instant) -> None:
+        """All or nothing. Raises BadRequest for an unknown key or a value that it can't take."""
+        for key, value in change.items():
+            self._check(key, value)
+        if change.get("clear"):
+            self._foreign, self._release_delay_s = self._configured
+            self._freeze(False, now)
+            self._fenced, self._xid = False, 0
+        if "foreign" in change:
+            self._foreign = parse_size(change["foreign"])
+        if "release_delay_ms" in change:
+            self._release_delay_s = change["release_delay_ms"] / 1000
+        if "frozen" in change:
+            self._freeze(change["frozen"], now)
+        if "xid" in change:
+            self._xid = change["xid"]
+            self._fenced = self._fenced or self._xid not in APPLICATION_XIDS
+        if change.get("unfence"):
+            self._fenced, self._xid = False, 0
+
+    def _check(self, key: str, value: Any) -> None:
+        match key:
+            case "foreign":
+                try:
+                    fits = parse_size(value) <= self._total
+                except ValueError as error:
+                    raise BadRequest(f"foreign: {error}") from None
+                if not fits:
+                    raise BadRequest(f"foreign: {self.id} has {format_size(self._total)} in all")
+            case "frozen" | "clear" | "unfence":
+                if not isinstance(value, bool):
+                    raise BadRequest(f"{key} must be true or false")
+            case "release_delay_ms":
+                if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+                    raise BadRequest("release_delay_ms must be a number of at least 0")
+            case "xid":
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise BadRequest("xid must be a positive whole number")
+            case _:
+                raise BadRequest(f"a fake device has no '{key}'; it takes {PATCHES}")
+
+    def _freeze(self, frozen: bool, now: Instant) -> None:
+        self._counted(now)
+        self._frozen = frozen
+        for booking in self._bookings:
+            if booking.ended:
+                booking.free_at = FOREVER if frozen else self._back_at(booking, now)
+
+    def _back_at(self, booking: Booking, now: Instant) -> Instant:
+        return Instant(now + max(self._release_delay_s, booking.release_delay_s))
+
+    def _counted(self, now: Instant) -> int:
+        """Bytes in use, after dropping what has come back meanwhile."""
+        self._bookings = [booking for booking in self._bookings if booking.free_at > now]
+        return sum(booking.count for booking in self._bookings)
