@@ -1,6 +1,7 @@
 """A provisioner over an empty data directory, and an index that is a folder of wheels."""
 
 import hashlib
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,18 @@ def web() -> Iterator[Web]:
     server = Web()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("a small file system can't be mounted here (needs root)")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 class Steps(list[Step]):

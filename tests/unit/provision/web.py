@@ -1,5 +1,6 @@
 """A web server of the test's own, with the faults of real ones."""
 
+import contextlib
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -94,5 +95,6 @@ class Web:
         handler.send_header("etag", self.etag)
         handler.send_header("content-type", self.types.get(handler.path, "application/octet-stream"))
         handler.end_headers()
-        handler.wfile.write(body[start : start + self.break_after.pop(0)] if self.break_after else body[start:])
+        with contextlib.suppress(ConnectionError):  # the client left, as some tests want it to
+            handler.wfile.write(body[start : start + self.break_after.pop(0)] if self.break_after else body[start:])
         handler.close_connection = True

@@ -65,7 +65,6 @@ class Artifacts:
         tell(Step("fetching", artifact.path))
         await uninterrupted(self.contents.prepare)
         async with held(self.lock_file(artifact.sha256)):
-            damaged = (self.contents.root / artifact.sha256).exists()
             path = await self.contents.find(artifact.sha256)
             if path:
                 return path
@@ -75,7 +74,7 @@ class Artifacts:
             if path:
                 return path
         said = "; ".join(reasons) or "it has no source, and there is no mirror (FORNADA_MIRROR)"
-        was = "the stored copy was damaged and is removed; " if damaged else ""
+        was = "the stored copy was damaged and is removed; " if artifact.sha256 in self.contents.damaged else ""
         raise LoadFailed(f"artifact {artifact.path} (sha256 {artifact.sha256[:12]}…) can't be had: {was}{said}", retry_after_s=RETRY_S)
 
     async def _try_all(self, artifact: ArtifactSpec, interpreter: Interpreter, tell: ProgressSink) -> list[str]:

@@ -34,6 +34,8 @@ class Contents:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.partial = root / PARTIAL
+        self.damaged: set[str] = set()
+        """Files that were found damaged and removed, until they are there again."""
 
     def prepare(self) -> None:
         """Makes the folders."""
@@ -45,12 +47,14 @@ class Contents:
         path = self.root / sha256
         seal = seal_of(path)
         if seal is None:
+            await uninterrupted(remove, path)  # a folder, say, that would be in the way
             return None
         if seal == self._recorded(sha256):
             return path
         if await digest_of(path) == sha256:
             self._record(sha256, seal)
             return path
+        self.damaged.add(sha256)
         await uninterrupted(remove, path)
         return None
 
@@ -61,6 +65,7 @@ class Contents:
             await uninterrupted(remove, candidate)
             return found
         await uninterrupted(self._place, candidate, sha256)
+        self.damaged.discard(sha256)
         return ""
 
     def named(self, sha256: str, name: str) -> Path:

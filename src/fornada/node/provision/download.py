@@ -97,18 +97,19 @@ class _Fetch:
             raise SourceFailed(f"is larger than {LARGEST} bytes")
         await self._room(max(0, (total or 0) - start))
         count = start
-        file = await uninterrupted(_opened, self._part, start)
+        writing = _Writing(self._part, start)
         try:
+            await uninterrupted(writing.open)
             async for chunk in response.aiter_bytes(CHUNK):
                 count += len(chunk)
                 if count > (LARGEST if total is None else total):
                     raise SourceFailed("sends more than it announced")
                 if total is None and count // ROOM_EVERY != (count - len(chunk)) // ROOM_EVERY:
                     await self._room(ROOM_EVERY)
-                await uninterrupted(file.write, chunk)
+                await uninterrupted(writing.write, chunk)
                 self._told(count, total)
         finally:
-            file.close()
+            writing.close()
         if total is not None and count < total:
             raise _Broken(f"ended after {count} of {total} bytes")
 
@@ -151,11 +152,28 @@ def _encoded(response: httpx.Response) -> bool:
     return bool(response.headers.get("content-encoding", "identity") != "identity")
 
 
-def _opened(part: Path, start: int) -> BinaryIO:
-    file = open(part, "r+b" if start else "wb")  # noqa: SIM115 - closed by who receives
-    file.truncate(start)
-    file.seek(start)
-    return file
+class _Writing:
+    """The part, from `start` on. Opened apart from being made: a cancellation in between must not lose an open file."""
+
+    def __init__(self, part: Path, start: int) -> None:
+        self._part = part
+        self._start = start
+        self._file: BinaryIO | None = None
+
+    def open(self) -> None:
+        self._file = open(self._part, "r+b" if self._start else "wb", buffering=0)  # noqa: SIM115 - closed by close()
+        self._file.truncate(self._start)
+        self._file.seek(self._start)
+
+    def write(self, chunk: bytes) -> None:
+        assert self._file
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[self._file.write(rest) or 0 :]
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
 
 
 def _kind(error: Exception) -> str:

@@ -1,9 +1,10 @@
 """sha256 of large files, in steps: between two steps others run, a cancellation is seen and progress is told."""
 
+import contextlib
 import hashlib
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
-from types import TracebackType
 
 from fornada.node.provision.threads import uninterrupted
 
@@ -21,11 +22,14 @@ async def copy_hashed(source: Path, target: Path, told: Callable[[int], None] | 
 
 
 async def _in_steps(source: Path, target: Path | None, told: Callable[[int], None] | None) -> str:
-    reading = await uninterrupted(_Reading, source, target)
-    with reading:
+    reading = _Reading(source, target)
+    try:
+        await uninterrupted(reading.open)
         while await uninterrupted(reading.step):
             if told:
                 told(reading.count)
+    finally:
+        reading.close()
     return reading.digest.hexdigest()
 
 
@@ -33,8 +37,15 @@ class _Reading:
     def __init__(self, source: Path, target: Path | None) -> None:
         self.digest = hashlib.sha256()
         self.count = 0
-        self._source = open(source, "rb", buffering=0)  # noqa: SIM115 - closed by __exit__
-        self._target = open(target, "wb", buffering=0) if target else None  # noqa: SIM115
+        self._files = contextlib.ExitStack()
+        self._source_path = source
+        self._target_path = target
+        self._target: FileIO | None = None
+
+    def open(self) -> None:
+        self._source = self._files.enter_context(open(self._source_path, "rb", buffering=0))  # noqa: SIM115 - the stack closes it
+        if self._target_path:
+            self._target = self._files.enter_context(open(self._target_path, "wb", buffering=0))  # noqa: SIM115
 
     def step(self) -> bool:
         chunk = self._source.read(CHUNK)
@@ -46,9 +57,5 @@ class _Reading:
                 rest = rest[self._target.write(rest) or 0 :]
         return bool(chunk)
 
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self._source.close()
-        if self._target:
-            self._target.close()
+    def close(self) -> None:
+        self._files.close()
