@@ -1,0 +1,116 @@
+"""What is measured: one cell is one row's payload at one number of connections against one server."""
+
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The outcome of one cell in one round."""
+
+    row: str
+    server: str
+    connections: int
+    requests_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """CPU time of the server's whole process tree per request, in µs."""
+    errors: int
+    load: float
+    """Load average of the last minute when the cell began."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All rounds of one row at one number of connections: ours against another."""
+
+    row: str
+    connections: int
+    ours: float
+    """Median of requests a second."""
+    theirs: float
+    server: str
+    ratio: float
+    """Median of the ratios, pair by pair: neighbours in time share the machine's mood."""
+    ratios: list[float]
+    ours_p50_ms: float
+    ours_p99_ms: float
+    theirs_p50_ms: float
+    theirs_p99_ms: float
+    ours_cpu_us: float
+    theirs_cpu_us: float
+    errors: int
+
+
+def summarize(cells: Sequence[Cell], *, ours: str) -> list[Summary]:
+    """One line for each row, number of connections and other server."""
+    found = []
+    keys = dict.fromkeys((c.row, c.connections, c.server) for c in cells if c.server != ours)
+    for row, connections, server in keys:
+        mine = [c for c in cells if (c.row, c.connections, c.server) == (row, connections, ours)]
+        other = [c for c in cells if (c.row, c.connections, c.server) == (row, connections, server)]
+        ratios = [a.requests_s / b.requests_s for a, b in zip(mine, other, strict=True) if b.requests_s]
+
+        def middle(side: list[Cell], field: str) -> float:
+            return float(statistics.median(asdict(cell)[field] for cell in side))
+
+        found.append(
+            Summary(
+                row=row,
+                connections=connections,
+                ours=middle(mine, "requests_s"),
+                theirs=middle(other, "requests_s"),
+                server=server,
+                ratio=statistics.median(ratios) if ratios else 0.0,
+                ratios=[round(ratio, 3) for ratio in ratios],
+                ours_p50_ms=middle(mine, "p50_ms"),
+                ours_p99_ms=middle(mine, "p99_ms"),
+                theirs_p50_ms=middle(other, "p50_ms"),
+                theirs_p99_ms=middle(other, "p99_ms"),
+                ours_cpu_us=middle(mine, "cpu_us"),
+                theirs_cpu_us=middle(other, "cpu_us"),
+                errors=sum(cell.errors for cell in mine + other),
+            )
+        )
+    return found
+
+
+def load_average() -> float:
+    return os.getloadavg()[0]
+
+
+def tree_cpu_s(pid: int) -> float:
+    """CPU seconds used so far by `pid` and everything below it, to the nanosecond where the kernel counts so."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = Path(f"/proc/{entry}/stat").read_text()
+            except OSError:
+                continue
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry))
+    total, todo = 0.0, [pid]
+    while todo:
+        current = todo.pop()
+        todo += parents.get(current, [])
+        total += _cpu_s(current)
+    return total
+
+
+def _cpu_s(pid: int) -> float:
+    total = 0
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            total += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[0])
+    except OSError:
+        return 0.0
+    return total / 1e9
+
+
+def as_json(cells: Sequence[Cell], summaries: Sequence[Summary], about: dict[str, Any]) -> dict[str, Any]:
+    return {"about": about, "summaries": [asdict(s) for s in summaries], "cells": [asdict(c) for c in cells]}

@@ -1,0 +1,167 @@
+"""The servers that are compared. Each can be started, says where a row's model is, and ends without a trace."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from typing import Protocol
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from bench.clients import Target
+from bench.yardstick.runner import start_runner
+
+REPOSITORY = Path(__file__).parents[1]
+MODELS = Path(__file__).parent / "models"
+START_S = 60.0
+PACKAGES_S = 600.0
+"""An environment with numpy, on a slow line."""
+
+
+class NotInstalled(Exception):
+    """A peer that this machine doesn't have; the message says what is missing."""
+
+
+class Server(Protocol):
+    """One server with the models of all rows."""
+
+    name: str
+
+    def start(self, folders: dict[str, Path]) -> None:
+        """Serves the model folder of each row. Raises NotInstalled."""
+
+    def target(self, row: str, body: bytes) -> Target: ...
+
+    def pids(self, row: str) -> list[int]:
+        """Roots of the process trees that answer a row's requests."""
+
+    def stop(self) -> None: ...
+
+
+class Ours:
+    """`fornada serve` with everything on."""
+
+    name = "fornada"
+
+    def __init__(self) -> None:
+        self._place = Path(tempfile.mkdtemp(prefix="fornada-bench-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names: dict[str, str] = {}
+
+    def start(self, folders: dict[str, Path]) -> None:
+        data = self._place / "data"
+        cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache/uv")
+        (self._place / "fornada.toml").write_text(f"[node]\ndrain_s = 2\n[provision]\ncache_dir = {json.dumps(cache)}\n")
+        command = [
+            Path(sys.executable).parent / "fornada",
+            "serve",
+            "--port",
+            "0",
+            "--data-dir",
+            data,
+            "--config",
+            self._place / "fornada.toml",
+        ]
+        with (self._place / "log").open("ab") as log:
+            self._process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._url = _waited(lambda: json.loads((data / "run/node.json").read_text())["url"], "run/node.json")
+        _waited(lambda: urlopen(f"{self._url}/health/ready", timeout=5).status == 200, "/health/ready")
+        for row, folder in folders.items():
+            self._names[row] = f"@bench/{row}"
+            self._call("PUT", f"/api/v1/models/@bench/{row}", _packed(folder))
+            self._call("POST", f"/api/v1/models/@bench/{row}/load", b"")
+
+    def _call(self, method: str, path: str, body: bytes) -> None:
+        request = Request(self._url + path, data=body, method=method, headers={"content-type": "application/gzip"})
+        try:
+            urlopen(request, timeout=PACKAGES_S).close()
+        except HTTPError as error:
+            raise RuntimeError(f"{method} {path}: {error.read().decode()}") from None
+
+    def target(self, row: str, body: bytes) -> Target:
+        host, _, port = self._url.removeprefix("http://").partition(":")
+        return Target(host, int(port), f"/client/v4/accounts/local/ai/run/{self._names[row]}", body)
+
+    def pids(self, row: str) -> list[int]:
+        return [self._process.pid] if self._process else []
+
+    def stop(self) -> None:
+        if self._process:
+            _end(self._process)
+        shutil.rmtree(self._place, ignore_errors=True)
+
+
+class Yardstick:
+    """bench/yardstick: one uvicorn front and one runner for each row."""
+
+    name = "uvicorn"
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[int, list[subprocess.Popen[bytes]], socket.socket]] = {}
+
+    def start(self, folders: dict[str, Path]) -> None:
+        for row, folder in folders.items():
+            runner, keeper_end, front_end = start_runner(folder)
+            port = _free_port()
+            with front_end:
+                command = [sys.executable, "-m", "bench.yardstick.app", str(port), str(front_end.fileno())]
+                front = subprocess.Popen(command, pass_fds=[front_end.fileno()], cwd=REPOSITORY, stdin=subprocess.DEVNULL)
+            self._running[row] = (port, [front, runner], keeper_end)
+            _waited(lambda port=port: urlopen(f"http://127.0.0.1:{port}/", timeout=5).status == 200, "the yardstick")
+
+    def target(self, row: str, body: bytes) -> Target:
+        return Target("127.0.0.1", self._running[row][0], "/", body)
+
+    def pids(self, row: str) -> list[int]:
+        return [process.pid for process in self._running[row][1]]
+
+    def stop(self) -> None:
+        for _, processes, keeper_end in self._running.values():
+            keeper_end.close()
+            for process in processes:
+                _end(process)
+        self._running.clear()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _packed(folder: Path) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for path in sorted(folder.glob("*.*")):
+            archive.add(path, arcname=path.name)
+    return out.getvalue()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _waited(check, what: str):  # type: ignore[no-untyped-def]
+    limit = time.monotonic() + START_S
+    while True:
+        try:
+            if found := check():
+                return found
+        except (OSError, ValueError, KeyError):
+            pass
+        if time.monotonic() > limit:
+            raise RuntimeError(f"no {what} after {START_S:g} s")
+        time.sleep(0.02)

@@ -1,0 +1,42 @@
+"""`make bench` works: tiny durations, no judgement of the figures, which a busy machine would make meaningless."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import bound
+from tests.harness.node import node_environ
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_a_short_run_compares_us_with_the_yardstick_and_writes_its_table(tmp_path: Path):
+    out = tmp_path / "bench.json"
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.3",
+        "--warm",
+        "0",
+        "--connections",
+        "1,8",
+        "--plain",
+        "--json",
+        out,
+    ]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=bound(100), env=node_environ(), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not installed" in done.stdout, "a peer that is missing is reported"
+    found = json.loads(out.read_text())
+    assert {(s["row"], s["connections"]) for s in found["summaries"]} == {(row, number) for row in ("echo", "mlp") for number in (1, 8)}
+    for summary in found["summaries"]:
+        assert summary["errors"] == 0
+        assert summary["ours"] > 0 and summary["theirs"] > 0 and summary["ours_cpu_us"] > 0
