@@ -102,7 +102,19 @@ def test_a_hundred_texts_are_taken_and_one_more_is_not(embedder: Runner) -> None
 
 @pytest.mark.parametrize(
     "value",
-    [{}, {"text": []}, {"text": ""}, {"text": ["a", ""]}, {"text": [1]}, {"text": None}, {"text": "a", "pooling": "max"}, [], "a", None],
+    [
+        {},
+        {"text": []},
+        {"text": ""},
+        {"text": ["a", ""]},
+        {"text": [1]},
+        {"text": None},
+        {"text": "a\ud800"},
+        {"text": "a", "pooling": "max"},
+        [],
+        "a",
+        None,
+    ],
 )
 def test_what_is_no_text_is_the_callers_fault(embedder: Runner, value: Any) -> None:
     answer = embedder.ask(value)

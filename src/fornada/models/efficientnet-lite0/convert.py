@@ -187,14 +187,19 @@ def network(weights):
 
 
 def main(source, target):
-    import tensorflow as tf
-
+    print("reading the weights", flush=True)
     with open(source, "rb") as file:
         weights = read_weights(file.read())
+    print("starting TensorFlow", flush=True)
+    import tensorflow as tf
+
+    print("building the network", flush=True)
     module = network(weights)
     tf.saved_model.save(module, target, signatures={"serving_default": module.scores})
-    print(f"wrote {target}: {sum(int(tf.size(v)) for v in module.kept)} numbers")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    try:
+        main(sys.argv[1], sys.argv[2])
+    except Refused as error:
+        sys.exit(f"error: {error}")

@@ -23,9 +23,6 @@ class Model(fornada_sdk.Model):
         image = image.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side))
         return {"image": np.asarray(image)[np.newaxis]}
 
-    def run_batch(self, batch, context):
-        return self.engine.run_batch(batch)
-
     def postprocess(self, outputs, context):
         scores = outputs["scores"][0]
         best = np.argsort(scores)[: -BEST - 1 : -1]

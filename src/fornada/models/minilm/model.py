@@ -82,6 +82,10 @@ def read(value):
         raise BadRequest(f'"text" must be a text or a list of 1 to {MAX_TEXTS} texts')
     if not all(isinstance(text, str) and text for text in texts):
         raise BadRequest('each "text" must be a text of at least one character')
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise BadRequest('"text" holds half of a surrogate pair, which is no character') from None
     pooling = value.get("pooling") or "mean"
     if pooling not in POOLINGS:
         raise BadRequest(f'"pooling" must be one of {", ".join(POOLINGS)}')

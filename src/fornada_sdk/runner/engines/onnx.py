@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fornada_sdk.api import BadRequest
 from fornada_sdk.api_context import Context
 from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.engines import Loaded
@@ -53,12 +54,26 @@ class OnnxSession:
         """One call. An input that is missing or of another type or rank is what ONNX Runtime raises."""
         import numpy as np
 
-        given = {info.name: np.asarray(inputs[info.name], _dtype(info)) for info in self.inputs if info.name in inputs}
+        given = {}
+        for info in self.inputs:
+            if info.name in inputs:
+                value = inputs[info.name]
+                given[info.name] = _strings(value, info.name) if info.dtype == "object" else np.asarray(value, info.dtype)
         return dict(zip(self._names, self._session.run(self._names, given, self._run_options)))
 
 
-def _dtype(info: TensorInfo) -> Any:
-    return object if info.dtype == "object" else info.dtype
+def _strings(value: Any, name: str) -> Any:
+    """ONNX Runtime takes text; of bytes it would take what Python prints for them."""
+    import numpy as np
+
+    array = np.asarray(value, object)
+    try:
+        decoded = [each.decode() if isinstance(each, bytes) else each for each in array.flat]
+    except UnicodeDecodeError:
+        raise BadRequest(f"input {name} must be text in UTF-8") from None
+    flat = np.empty(array.size, object)
+    flat[:] = decoded
+    return flat.reshape(array.shape)
 
 
 def _info(node: Any) -> TensorInfo:

@@ -102,19 +102,28 @@ def _saved_model(tf: Any, path: str) -> Read:
 
 def _keras(tf: Any, path: str) -> Read:
     model = tf.keras.models.load_model(path, compile=False, safe_mode=True)
-    names, output_names = list(model.input_names), list(model.output_names)
+    if not model.inputs:
+        raise ValueError(f"{path} doesn't say what its input looks like; build the model before saving it")
+    names = [str(tensor.name) for tensor in model.inputs]
+    output_names = _output_names(model)
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype, name=name) for name, tensor in zip(names, model.inputs)]
 
     # One trace for every number of rows: without the signature each new one would cost seconds.
     @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator, unused-ignore]
-    def call(tensors: Any) -> dict[str, Any]:
+    def call(tensors: Any) -> Any:
         result = model(tensors if len(tensors) > 1 else tensors[0], training=False)
-        flat = [result[name] for name in output_names] if isinstance(result, dict) else tf.nest.flatten(result)
-        return dict(zip(output_names, flat))
+        return result if isinstance(result, dict) else dict(zip(output_names, tf.nest.flatten(result)))
 
+    function = call.get_concrete_function()
     inputs = [_info(tf, name, spec) for name, spec in zip(names, specs)]
-    outputs = [_info(tf, name, tensor) for name, tensor in zip(output_names, model.outputs)]
+    outputs = [_info(tf, name, spec) for name, spec in function.structured_outputs.items()]
     return (lambda given: dict(call([given[name] for name in names]))), inputs, outputs, model
+
+
+def _output_names(model: Any) -> list[str]:
+    """The names of the layers that give the outputs, as far as they tell them apart."""
+    names = [str(name) for name in getattr(model, "output_names", None) or [model.layers[-1].name]]
+    return names if len(set(names)) == len(model.outputs) else [f"output_{place}" for place in range(len(model.outputs))]
 
 
 def _info(tf: Any, name: str, spec: Any) -> TensorInfo:

@@ -11,7 +11,8 @@ from fornada_sdk.api_context import Context
 from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.engines import Loaded, LoadError, declared
 from fornada_sdk.runner.engines.python import author
-from fornada_sdk.runner.engines.tensors import Arrays, TensorInfo, from_json, metadata, run_together, to_json
+from fornada_sdk.runner.engines.tensors import Arrays, TensorInfo, from_json, metadata, run_together, to_json, zeros
+from fornada_sdk.runner.warmup import example
 
 DEPTH = 3
 """Levels of the model's folder that are searched for weights that are no artifact."""
@@ -50,12 +51,18 @@ class Declarative(Model):
     def preprocess(self, request: Any, context: Context) -> Arrays:
         return from_json(request.body.json, self.engine.inputs)
 
-    def run_batch(self, batch: list[Arrays], context: Context) -> list[Arrays]:
-        outputs: list[Arrays] = self.engine.run_batch(batch)
-        return outputs
-
     def postprocess(self, outputs: Arrays, context: Context) -> dict[str, Any]:
         return to_json(outputs)
+
+
+class Unexampled(Declarative):
+    """The same without a request example: the smallest input warms it up."""
+
+    def warmup(self, context: Context) -> None:
+        try:
+            self.engine.run(zeros(self.engine.inputs))
+        except Exception as error:  # noqa: BLE001 - any library's; that a guess doesn't fit says nothing about the model
+            context.log.info("not warmed up: there is no example, and an input of zeros doesn't fit", error=error)
 
 
 def load_weights(
@@ -67,7 +74,7 @@ def load_weights(
     Raises LoadError where there are no weights or the author's code has no place for them.
     """
     weights = Weights(session(find(assignment, is_model, what), threads=assignment.threads, device=_device(assignment)))
-    target = author(assignment) if assignment.entry else Declarative()
+    target = author(assignment) if assignment.entry else Declarative() if example(assignment) else Unexampled()
     if not isinstance(target, Model):
         raise LoadError(f"around engine {assignment.engine}, {assignment.entry} must hold a class derived from fornada_sdk.Model")
     target.engine = weights

@@ -1,0 +1,51 @@
+"""Small ONNX files, written field by field (onnx.proto3), so that no package is needed to make them."""
+
+from collections.abc import Sequence
+
+FLOAT, INT64, STRING = 1, 7, 8
+
+
+def add_model(element: int = FLOAT) -> bytes:
+    """y = a + b, with a and b of shape [rows, 2]."""
+    node = text(1, "a") + text(1, "b") + text(2, "y") + text(4, "Add")
+    return model(node, [value("a", element, ["rows", 2]), value("b", element, ["rows", 2])], [value("y", element, ["rows", 2])])
+
+
+def identity_model(element: int) -> bytes:
+    """y = x, one axis."""
+    node = text(1, "x") + text(2, "y") + text(4, "Identity")
+    return model(node, [value("x", element, ["n"])], [value("y", element, ["n"])])
+
+
+def model(node: bytes, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> bytes:
+    """A ModelProto of one node: IR version 8, operator set 17."""
+    graph = (
+        message(1, node) + text(2, "g") + b"".join(message(11, each) for each in inputs) + b"".join(message(12, each) for each in outputs)
+    )
+    return number(1, 8) + message(7, graph) + message(8, number(2, 17))
+
+
+def value(name: str, element: int, shape: Sequence[int | str]) -> bytes:
+    """A ValueInfoProto; a text in `shape` is the name of a free dimension."""
+    sizes = b"".join(message(1, number(1, size) if isinstance(size, int) else text(2, size)) for size in shape)
+    return text(1, name) + message(2, message(1, number(1, element) + message(2, sizes)))
+
+
+def number(field: int, content: int) -> bytes:
+    return varint(field << 3) + varint(content)
+
+
+def text(field: int, content: str) -> bytes:
+    return message(field, content.encode())
+
+
+def message(field: int, content: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(content)) + content
+
+
+def varint(content: int) -> bytes:
+    out = bytearray()
+    while content > 127:
+        out.append(content & 127 | 128)
+        content >>= 7
+    return bytes(out) + bytes([content])
