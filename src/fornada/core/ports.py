@@ -327,20 +327,36 @@ class ProvisionPort(Protocol):
 
 
 class StorePort(Protocol):
-    """The node's durable truth. Synchronous: every call is a few microseconds to milliseconds of SQLite."""
+    """The node's durable truth. Synchronous: every call is a few microseconds to milliseconds of SQLite.
 
-    def entries(self) -> list[Entry]: ...
+    What a call has returned from is on disk. Every call may raise DiskFull; InternalFault where the disk fails otherwise.
+    """
+
+    def entries(self) -> list[Entry]:
+        """All models, by name."""
+
+    def versions(self, name: ModelName) -> list[Version]:
+        """Its versions in the order of their registration; none for an unknown model."""
 
     def put_version(self, version: Version, *, label: str, name_account: AccountId) -> Entry:
-        """Registers a version and points the label at it, in one transaction."""
+        """Registers a version and points the label at it, in one transaction; a model's first version is stable, whatever the label.
+        Raises ModelNotAllowed where the name belongs to another account."""
 
-    def set_label(self, name: ModelName, *, label: str, digest: VersionDigest | None) -> Entry: ...
+    def set_label(self, name: ModelName, *, label: str, digest: VersionDigest | None) -> Entry:
+        """Moves a label; None takes canary away. Moving stable to `previous` falls back: there is no previous then.
+        Raises UnknownModel, Conflict."""
 
-    def remove_model(self, name: ModelName) -> None: ...
+    def remove_model(self, name: ModelName) -> None:
+        """With its versions, counters and pin. An unknown one is fine."""
 
-    def remove_version(self, name: ModelName, digest: VersionDigest) -> None: ...
+    def remove_version(self, name: ModelName, digest: VersionDigest) -> None:
+        """Raises Conflict for the stable one."""
 
-    def set_pinned(self, name: ModelName, *, pinned: bool) -> None: ...
+    def set_pinned(self, name: ModelName, *, pinned: bool) -> None:
+        """Also for models that ship with the package and aren't in `entries`."""
+
+    def pins(self) -> set[ModelName]:
+        """All pinned models."""
 
     def counters(self, name: ModelName) -> tuple[int, int]:
         """(loads since it was registered, load attempts since the last reset)"""

@@ -1,0 +1,33 @@
+"""The tables, and how an older file becomes one of this release. Each migration is one release's change, never edited later."""
+
+FIRST = """
+CREATE TABLE versions (
+    model TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    account TEXT NOT NULL,
+    spec BLOB NOT NULL,             -- ModelSpec as JSON
+    folder TEXT NOT NULL,           -- relative to the store's folder where it lies below it
+    lock TEXT NOT NULL,
+    created REAL NOT NULL,          -- seconds since 1970
+    PRIMARY KEY (model, digest)
+) STRICT;
+CREATE TABLE models (
+    name TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    stable TEXT NOT NULL,
+    previous TEXT,
+    canary TEXT,
+    canary_share REAL NOT NULL DEFAULT 0,
+    FOREIGN KEY (name, stable) REFERENCES versions (model, digest),
+    FOREIGN KEY (name, previous) REFERENCES versions (model, digest),
+    FOREIGN KEY (name, canary) REFERENCES versions (model, digest)
+) STRICT;
+CREATE TABLE pins (name TEXT PRIMARY KEY) STRICT;
+CREATE TABLE counters (name TEXT PRIMARY KEY, loads INTEGER NOT NULL, attempts INTEGER NOT NULL) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST,)
+"""Number n takes a file from schema version n to n + 1."""
+
+APPLICATION_ID = 0x464F524E
+"""In the file's header ("FORN"), so that somebody else's SQLite file is told from ours."""

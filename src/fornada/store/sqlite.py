@@ -1,0 +1,251 @@
+"""StorePort on one SQLite file: write-ahead log, every commit on disk before it is answered, safe through kill -9."""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from fornada.core.errors import Conflict, DiskFull, InternalFault, ModelNotAllowed, UnknownModel
+from fornada.core.names import AccountId, ModelName, VersionDigest
+from fornada.core.ports import Entry, Version
+from fornada.core.specs import ModelSpec
+from fornada.store.schema import APPLICATION_ID, MIGRATIONS
+from fornada.store.unusable import StoreUnusable
+
+__all__ = ["SqliteStore", "StoreUnusable"]
+
+BUSY_S = 5.0
+"""How long a write waits for another process (`fornada keys`, a backup) that holds the file."""
+Value = TypeVar("Value")
+
+
+class SqliteStore:
+    """The store in the file `path`, whose folder must exist."""
+
+    def __init__(self, path: Path, *, migrations: tuple[str, ...] = MIGRATIONS, now: Callable[[], float] = time.time) -> None:
+        """Opens or creates it; an older one is upgraded after a backup beside it. Raises StoreUnusable, DiskFull."""
+        self._path = Path(path).absolute()
+        self._folder = self._path.parent
+        try:
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.chmod(self._path, 0o600)  # the log and its index beside it take the same mode
+        except OSError as error:
+            raise StoreUnusable(f"the store {self._path} can't be opened: {error.strerror}") from None
+        self._db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+        try:
+            self._open(migrations, now)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Writes the log back into the file."""
+        self._db.close()
+
+    def entries(self) -> list[Entry]:
+        with self._errors():
+            names = [name for (name,) in self._db.execute("SELECT name FROM models ORDER BY name")]
+            return [self._entry(name) for name in names]
+
+    def versions(self, name: ModelName) -> list[Version]:
+        with self._errors():
+            rows = self._db.execute(f"SELECT {_COLUMNS} FROM versions WHERE model = ? ORDER BY rowid", (name,)).fetchall()
+            return [self._version(row) for row in rows]
+
+    def put_version(self, version: Version, *, label: str, name_account: AccountId) -> Entry:
+        name = version.model
+        with self._transaction():
+            found = self._db.execute("SELECT account, stable FROM models WHERE name = ?", (name,)).fetchone()
+            if found and found[0] != name_account:
+                raise ModelNotAllowed(f"'{name}' belongs to another account")
+            spec = msgspec.json.encode(version.spec)
+            row = (name, version.digest, version.account, spec, self._relative(version.folder), version.lock, version.created)
+            self._db.execute(f"INSERT OR IGNORE INTO versions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            if not found:
+                self._db.execute("INSERT INTO models (name, account, stable) VALUES (?, ?, ?)", (name, name_account, version.digest))
+            else:
+                self._point(name, label, version.digest)
+            return self._entry(name)
+
+    def set_label(self, name: ModelName, *, label: str, digest: VersionDigest | None) -> Entry:
+        with self._transaction():
+            self._entry(name)
+            if digest and not self._db.execute("SELECT 1 FROM versions WHERE model = ? AND digest = ?", (name, digest)).fetchone():
+                raise UnknownModel(f"'{name}' has no version {digest[:12]}")
+            self._point(name, label, digest)
+            return self._entry(name)
+
+    def remove_model(self, name: ModelName) -> None:
+        with self._transaction():
+            self._db.execute("DELETE FROM models WHERE name = ?", (name,))
+            self._db.execute("DELETE FROM versions WHERE model = ?", (name,))
+            self._db.execute("DELETE FROM pins WHERE name = ?", (name,))
+            self._db.execute("DELETE FROM counters WHERE name = ?", (name,))
+
+    def remove_version(self, name: ModelName, digest: VersionDigest) -> None:
+        with self._transaction():
+            if self._db.execute("SELECT 1 FROM models WHERE name = ? AND stable = ?", (name, digest)).fetchone():
+                raise Conflict(
+                    f"version {digest[:12]} of '{name}' is the stable one; deploy or roll back to another first, or remove the model"
+                )
+            self._db.execute("UPDATE models SET previous = NULL WHERE name = ? AND previous = ?", (name, digest))
+            self._db.execute("UPDATE models SET canary = NULL, canary_share = 0 WHERE name = ? AND canary = ?", (name, digest))
+            self._db.execute("DELETE FROM versions WHERE model = ? AND digest = ?", (name, digest))
+
+    def set_pinned(self, name: ModelName, *, pinned: bool) -> None:
+        with self._transaction():
+            if pinned:
+                self._db.execute("INSERT OR IGNORE INTO pins (name) VALUES (?)", (name,))
+            else:
+                self._db.execute("DELETE FROM pins WHERE name = ?", (name,))
+
+    def pins(self) -> set[ModelName]:
+        with self._errors():
+            return {ModelName(name) for (name,) in self._db.execute("SELECT name FROM pins")}
+
+    def counters(self, name: ModelName) -> tuple[int, int]:
+        with self._errors():
+            row = self._db.execute("SELECT loads, attempts FROM counters WHERE name = ?", (name,)).fetchone()
+            return (row[0], row[1]) if row else (0, 0)
+
+    def set_counters(self, name: ModelName, *, loads: int, attempts: int) -> None:
+        with self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO counters (name, loads, attempts) VALUES (?, ?, ?)", (name, loads, attempts))
+
+    # ---- rows
+
+    def _point(self, name: ModelName, label: str, digest: VersionDigest | None) -> None:
+        if label == "canary":
+            self._db.execute("UPDATE models SET canary = ?, canary_share = 0 WHERE name = ? AND stable IS NOT ?", (digest, name, digest))
+            return
+        if digest is None:
+            raise Conflict(f"'{name}' must have a stable version; remove the model instead")
+        self._db.execute(
+            "UPDATE models SET previous = CASE WHEN previous = ?1 THEN NULL ELSE stable END, stable = ?1 WHERE name = ?2 AND stable <> ?1",
+            (digest, name),
+        )
+        self._db.execute("UPDATE models SET canary = NULL, canary_share = 0 WHERE name = ? AND canary = ?", (name, digest))
+
+    def _entry(self, name: ModelName) -> Entry:
+        row = self._db.execute("SELECT account, stable, previous, canary, canary_share FROM models WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise UnknownModel(f"no such model '{name}'")
+        account, stable, previous, canary, share = row
+        versions = {version.digest: version for version in self.versions(name)}
+        pinned = self._db.execute("SELECT 1 FROM pins WHERE name = ?", (name,)).fetchone() is not None
+        return Entry(
+            name=name,
+            account=account,
+            stable=versions[stable],
+            previous=versions.get(previous),
+            canary=versions.get(canary),
+            canary_share=share,
+            versions=tuple(versions),
+            pinned=pinned,
+        )
+
+    def _version(self, row: tuple[str, str, str, bytes, str, str, float]) -> Version:
+        model, digest, account, spec, folder, lock, created = row
+        return Version(
+            model=ModelName(model),
+            digest=VersionDigest(digest),
+            account=AccountId(account),
+            spec=msgspec.json.decode(spec, type=ModelSpec),
+            folder=str(self._folder / folder),
+            lock=lock,
+            created=created,
+        )
+
+    def _relative(self, folder: str) -> str:
+        """A data directory may be moved: what lies in it is found again."""
+        path = Path(folder)
+        return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else folder
+
+    # ---- the file
+
+    def _open(self, migrations: tuple[str, ...], now: Callable[[], float]) -> None:
+        with self._unusable():
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            owner = self._db.execute("PRAGMA application_id").fetchone()[0]
+            empty = not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+        if not empty and owner != APPLICATION_ID:
+            raise StoreUnusable(f"{self._path} is some other program's SQLite file; move it away")
+        if version > len(migrations):
+            raise StoreUnusable(
+                f"the store {self._path} was written by a newer release (schema {version}, this release knows {len(migrations)}); "
+                "start that release, or restore a backup"
+            )
+        with self._unusable():
+            (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise StoreUnusable(f"the store {self._path} is damaged ({' '.join(verdict.split())[:200]}); restore a backup")
+        if version < len(migrations):
+            with self._unusable():
+                if version:
+                    self._back_up(version, now)
+                self._migrate(version, migrations)
+
+    def _back_up(self, version: int, now: Callable[[], float]) -> None:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now()))
+        target = self._path.with_name(f"{self._path.name}.schema{version}-{stamp}.bak")
+        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(sqlite3.connect(target)) as copy:
+            self._db.backup(copy)
+        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _migrate(self, version: int, migrations: tuple[str, ...]) -> None:
+        """All steps in one transaction: a kill in between leaves the old schema."""
+        steps = "\n".join(migrations[version:])
+        self._db.executescript(
+            f"BEGIN IMMEDIATE;\n{steps}\nPRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {len(migrations)};\nCOMMIT;"
+        )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._errors():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._full(error) or InternalFault(f"the store {self._path} can't be used: {error}") from error
+
+    @contextlib.contextmanager
+    def _unusable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if isinstance(full := self._full(error), DiskFull):
+                raise StoreUnusable(full.message) from None
+            raise StoreUnusable(f"the store {self._path} can't be opened: {error}; if it is damaged, restore a backup") from None
+        except OSError as error:
+            raise StoreUnusable(f"the store {self._path} can't be upgraded: {error.strerror}") from None
+
+    def _full(self, error: sqlite3.Error) -> DiskFull | None:
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            return None
+        return DiskFull(f"no space left on the disk that holds {self._folder}; free some, or run `fornada prune`", retry_after_s=60)
+
+
+_COLUMNS = "model, digest, account, spec, folder, lock, created"
