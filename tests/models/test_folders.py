@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fornada.core.ports import BundleFile
+from fornada.node.provision.locks import rendered
+from fornada.node.provision.resolving import ready_lock
 from tests.models.conftest import MODELS
 from tests.models.environments import spec_of
 
@@ -52,6 +55,11 @@ def test_its_locks_hold_hashes_alone_and_every_dependency(folder: Path) -> None:
         text = lock.read_text()
         assert "".join(match.group() for match in ENTRY.finditer(text)) == text, f"{lock} holds something else than pins and hashes"
         assert all(re.search(rf"^{re.escape(requirement)} ", text, re.MULTILINE) for requirement in dependencies)
+
+
+def test_the_node_takes_its_locks_as_they_are(folder: Path) -> None:
+    files = {str(path.relative_to(folder)): BundleFile(path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+    assert ready_lock(spec_of(folder), files) == rendered((folder / "requirements.lock").read_text(), where="the lock")
 
 
 def test_what_converts_shares_the_environment_of_what_runs(folder: Path) -> None:
