@@ -13,6 +13,7 @@ The SavedModel's signature `serving_default`: image UINT8 [-1, 224, 224, 3] (RGB
 import collections
 import io
 import math
+import os
 import pickle
 import sys
 from typing import NamedTuple
@@ -191,6 +192,7 @@ def main(source, target):
     with open(source, "rb") as file:
         weights = read_weights(file.read())
     print("starting TensorFlow", flush=True)
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # else it says at each start that it is on
     import tensorflow as tf
 
     print("building the network", flush=True)
