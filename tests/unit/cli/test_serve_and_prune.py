@@ -53,14 +53,14 @@ def test_serve_hands_its_flags_to_the_node_and_ends_with_its_code(home: Path):
 
 
 def test_the_node_prunes_while_it_runs(cli: Cli, node: FakeNode):
-    freed = {"freed_bytes": 3 * 1024**2, "removed": ["environments/ab12", "artifacts/cd34"]}
+    freed = {"freed_bytes": 3 * 1024**2, "removed": {"environments": 2, "artifacts": 1}}
     node.on("POST", "/api/v1/prune", say(freed))
-    assert cli("prune").stdout.splitlines() == ["removed environments/ab12", "removed artifacts/cd34", "freed 3 MiB"]
+    assert cli("prune").stdout.splitlines() == ["removed 2 of environments", "removed 1 of artifacts", "freed 3 MiB"]
     assert json.loads(cli("prune", "--json").stdout) == freed
 
 
 def test_nothing_to_prune_is_said(cli: Cli, node: FakeNode):
-    node.on("POST", "/api/v1/prune", say({"freed_bytes": 0, "removed": []}))
+    node.on("POST", "/api/v1/prune", say({"freed_bytes": 0, "removed": {}}))
     assert cli("prune").stdout == "freed 0 B\n"
 
 

@@ -8,7 +8,7 @@ import click
 from fornada.cli.address import data_dirs
 from fornada.cli.client import Node, NoNode, with_node
 from fornada.cli.failures import CommandFailed
-from fornada.cli.output import bytes_text, print_json
+from fornada.cli.output import print_json
 
 
 @click.command()
@@ -25,13 +25,15 @@ def prune(node: Node, data_dir: Path | None, as_json: bool) -> None:
       fornada prune
       fornada prune --data-dir /srv/models
     """
+    from fornada.core.resources import format_size
+
     done = _offline(data_dir) if data_dir else _by_the_node(node)
     if as_json:
         print_json(done)
         return
-    for name in done.get("removed") or []:
-        click.echo(f"removed {name}")
-    click.echo(f"freed {bytes_text(done.get('freed_bytes')).replace('-', '0 B')}")
+    for kind, count in (done.get("removed") or {}).items():
+        click.echo(f"removed {count} of {kind}")
+    click.echo(f"freed {format_size(int(done.get('freed_bytes') or 0))}")
 
 
 def _by_the_node(node: Node) -> dict[str, Any]:
