@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 from fornada.core.ports import BundleFile
+from fornada.edge.tasks import task_of
 from fornada.node.provision.locks import rendered
 from fornada.node.provision.resolving import ready_lock
 from tests.models.conftest import MODELS
@@ -75,6 +77,14 @@ def test_it_has_a_small_example_with_its_answer_and_no_weights(folder: Path) -> 
     if request.suffix != ".json":
         assert "CC0" in (folder / "example" / "SOURCE.txt").read_text()
     assert not [path for path in folder.rglob("*") if path.suffix in WEIGHTS or (path.is_file() and path.stat().st_size > 200_000)]
+
+
+def test_its_example_fits_the_schemas_of_its_task(folder: Path) -> None:
+    task = task_of(spec_of(folder).task)
+    jsonschema_rs.validate(dict(task.output), json.loads((folder / "example" / "answer.json").read_text()))
+    (request,) = (folder / "example").glob("request.*")
+    given = json.loads(request.read_text()) if request.suffix == ".json" else {task.raw: list(request.read_bytes())}
+    jsonschema_rs.validate(dict(task.input), given)
 
 
 def test_it_tells_where_everything_in_it_is_from(folder: Path) -> None:

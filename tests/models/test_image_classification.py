@@ -1,5 +1,6 @@
 """EfficientNet-Lite0 says what is on real photographs, whatever form they come in."""
 
+import base64
 import io
 import json
 import struct
@@ -77,10 +78,8 @@ def test_a_hot_dog_is_a_hot_dog(classifier: Runner) -> None:
     assert best["label"] == "hotdog, hot dog, red hot" and best["score"] == pytest.approx(0.98, abs=0.03)
 
 
-@pytest.mark.parametrize("form", ["bytes", "part", "ints", "base64", "data URI"])
+@pytest.mark.parametrize("form", ["bytes", "part", "part alone", "ints", "base64", "data URI"])
 def test_every_form_of_the_same_picture_gives_the_same_answer(classifier: Runner, coffee: Image.Image, form: str) -> None:
-    import base64
-
     raw = encoded(coffee.resize((300, 200)), "JPEG")
     text = base64.b64encode(raw).decode()
     match form:
@@ -88,6 +87,8 @@ def test_every_form_of_the_same_picture_gives_the_same_answer(classifier: Runner
             answer = classifier.send(raw, "application/x-www-form-urlencoded")
         case "part":
             answer = classifier.send(b"{}" + raw, "application/json", parts=[("", 2), ("image", len(raw))])
+        case "part alone":
+            answer = classifier.send(raw, "image/jpeg", parts=[("image", len(raw))])
         case "ints":
             answer = classifier.ask({"image": list(raw)})
         case "base64":
