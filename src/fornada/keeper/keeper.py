@@ -270,14 +270,14 @@ class Keeper:
         self._loop.unwatch(child.report)
         os.close(child.report)
         child.life = Life.RUNNING
-        if text:
-            child.forgotten = True  # its end, which follows, is no news
-            if isinstance(child, ControlChild):
-                say(f"the control plane {text}")
-            elif not child.announced:
+        if isinstance(child, InstanceChild | BuildChild):
+            if not text and not child.announced:
+                self._announce(child)
+            elif text and not child.announced:
+                self._drop(child)  # the name is free at once; its end, which follows, is no news
                 self._tell(Kind.REFUSED, {child.key: child.name, "reason": text})
-        elif isinstance(child, InstanceChild | BuildChild) and not child.announced:
-            self._announce(child)
+        elif text:
+            say(f"the control plane {text}")
 
     def _reap(self) -> None:
         swept = False
@@ -310,7 +310,8 @@ class Keeper:
                     self._drop(child)
 
     def _drop(self, child: InstanceChild | BuildChild) -> None:
-        self._named.pop(child.name, None)
+        if self._named.get(child.name) is child:
+            del self._named[child.name]
         child.release()
 
     def _sweep(self) -> bool:

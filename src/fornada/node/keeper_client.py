@@ -157,15 +157,19 @@ class KeeperClient:
         head = {"build": build, "argv": list(argv), "env": dict(env), "cwd": cwd, "limits": msgspec.to_builtins(limits), "log": log}
         try:
             self._order(Kind.BUILD, head)
-            return await asyncio.shield(mine.ended)
+            status = await asyncio.shield(mine.ended)
         except asyncio.CancelledError:
             self.end_build(build)
-            await asyncio.wait([mine.ended], timeout=BUILD_END_S)
+            try:
+                await asyncio.wait([mine.ended], timeout=BUILD_END_S)
+            finally:
+                self.tell(Kind.FORGET, {"build": build})
             raise
         finally:
             del self._builds[build]
             mine.ended.cancel()
-            self.tell(Kind.FORGET, {"build": build})
+        self.tell(Kind.FORGET, {"build": build})
+        return status
 
     # ---- beyond the port
 
