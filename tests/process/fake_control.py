@@ -1,0 +1,187 @@
+"""A control plane for the keeper's tests. It accepts on the node's listening socket; a connection is one JSON line and one answer.
+
+What it does at start and at a drain stands in plan.json of the data directory: {"start": "serve" | "crash" | "unusable" | "hang",
+"drain": "exit" | "ignore" | "crash"}.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from fornada.core.ports import Launch, Limits, SpawnRefused
+from fornada.node import keeper_client
+
+RUNNER = [sys.executable, "-I", "-S", str(Path(__file__).with_name("fake_runner.py"))]
+SDK = str(Path(keeper_client.__file__).parents[2])
+
+
+def settings():
+    return json.loads(os.pread(int(os.environ["FORNADA_SETTINGS_FD"]), 1 << 20, 0))
+
+
+class Control:
+    def __init__(self, client, plan):
+        self.client = client
+        self.plan = plan
+        self.processes = {process.instance: process for process in client.adopted}
+        self.links = {}
+        self.builds = {}
+        self.over = asyncio.Event()
+        self.reason = ""
+
+    def drain(self, reason, deadline_s):
+        self.reason = reason
+        if self.plan.get("drain") == "crash":
+            os.abort()
+        if self.plan.get("drain") != "ignore":
+            self.over.set()
+
+    async def handle(self, reader, writer):
+        order = json.loads(await reader.readline())
+        try:
+            answer = await getattr(self, "do_" + order.pop("do"))(**order)
+        except SpawnRefused as error:
+            answer = {"refused": str(error)}
+        writer.write(json.dumps(answer).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    async def do_state(self):
+        return {
+            "epoch": self.client.epoch,
+            "pid": self.client.control_pid,
+            "own_pid": int(os.readlink("/proc/self")),
+            "keeper_pid": self.client.keeper_pid,
+            "main_pid": self.client.main_pid,
+            "adopted": {p.instance: {"pid": p.pid, "memo": dict(p.memo)} for p in self.client.adopted},
+            "builds": self.client.adopted_builds,
+            "descriptors": len(os.listdir("/proc/self/fd")),
+            "stdin": os.readlink("/proc/self/fd/0"),
+            "settings": settings(),
+        }
+
+    async def do_spawn(self, instance, mode="normal", argv=None, cwd="/", padding=0, limits=None, memo=None, env=None):
+        launch = Launch(
+            instance=instance,
+            argv=argv or [*RUNNER, SDK],
+            env={"ONLY": "this"} if env is None else env,
+            cwd=cwd,
+            limits=Limits(**(limits or {})),
+            assignment={"mode": mode, "padding": "x" * padding},
+            memo=memo or {},
+        )
+        began = asyncio.get_running_loop().time()
+        process = await self.client.spawn(launch)
+        took = asyncio.get_running_loop().time() - began
+        self.processes[instance] = process
+        return {"pid": process.pid, "took_s": took}
+
+    async def do_spawn_and_leave(self, instance):
+        """Gives up before the answer can have come."""
+        task = asyncio.ensure_future(self.do_spawn(instance))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    async def do_ask(self, instance, **order):
+        process = self.processes[instance]
+        if instance not in self.links:
+            self.links[instance] = socket.socket(fileno=os.dup(process.link))
+            self.links[instance].setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self.links[instance], json.dumps({"do": "facts", **order.get("order", {})}).encode())
+        return json.loads(await loop.sock_recv(self.links[instance], 1 << 20) or "null")
+
+    async def do_output(self, instance, least=1):
+        text = b""
+        while len(text) < least:
+            try:
+                piece = os.read(self.processes[instance].output, 1 << 20)
+            except BlockingIOError:
+                await asyncio.sleep(0.005)
+                continue
+            if not piece:
+                break
+            text += piece
+        return {"bytes": len(text), "text": text[:1000].decode()}
+
+    async def do_exited(self, instance):
+        end = await self.processes[instance].exited()
+        return {"code": end.code, "signal": end.signal, "max_rss_bytes": end.max_rss_bytes, "cpu_s": end.cpu_s}
+
+    async def do_signal(self, instance, number):
+        self.processes[instance].signal(number)
+
+    async def do_forget(self, instance):
+        self.processes.pop(instance).forget()
+        if instance in self.links:
+            self.links.pop(instance).close()
+
+    async def do_build(self, name, argv, log, wait=True):
+        build = self.client.build(name, argv=argv, env={"PATH": "/usr/bin:/bin"}, cwd="/", limits=Limits(), log=log)
+        self.builds[name] = task = asyncio.ensure_future(build)
+        if not wait:
+            return None
+        end = await task
+        return {"code": end.code, "signal": end.signal}
+
+    async def do_joined(self, name):
+        end = await self.builds[name]
+        return {"code": end.code, "signal": end.signal}
+
+    async def do_end_build(self, name):
+        self.client.end_build(name)
+
+    async def do_cancel(self, name):
+        began = asyncio.get_running_loop().time()
+        self.builds[name].cancel()
+        await asyncio.wait([self.builds[name]])
+        return {"cancelled": self.builds[name].cancelled(), "took_s": asyncio.get_running_loop().time() - began}
+
+    async def do_raw(self, text):
+        """Says it to the keeper as it stands."""
+        socket.socket(fileno=os.dup(int(os.environ["FORNADA_KEEPER_FD"]))).send(text.encode("latin-1"))
+
+    async def do_exit(self, code):
+        os._exit(code)
+
+
+async def run(plan):
+    client = await keeper_client.connect(int(os.environ["FORNADA_KEEPER_FD"]))
+    control = Control(client, plan)
+    client.on_drain = control.drain
+    servers = [await asyncio.start_server(control.handle, sock=listener) for listener in client.listeners]
+    port = client.listeners[0].getsockname()[1]
+    with open(f"{settings()['data_dir']}/port", "w") as file:  # noqa: ASYNC230
+        file.write(str(port))
+    client.serving(f"http://127.0.0.1:{port}")
+    await control.over.wait()
+    for server in servers:
+        server.close()
+
+
+def main() -> int:
+    plan_file = Path(settings()["data_dir"], "plan.json")
+    plan = json.loads(plan_file.read_text()) if plan_file.exists() else {}
+    with open(plan_file.with_name("starts"), "a") as file:
+        file.write(f"{os.readlink('/proc/self')}\n")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    match plan.get("start", "serve"):
+        case "crash":
+            return 3
+        case "unusable":
+            print("fornada: the store was written by a newer release", file=sys.stderr)
+            return 78
+        case "hang":
+            signal.pause()
+    asyncio.run(run(plan))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
