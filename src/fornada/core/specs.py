@@ -41,7 +41,7 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[resources]: what an instance may use."""
 
     memory: ByteCount = ByteCount(512 * MIB)
-    """Host memory of one instance; 2 GiB unless said for tensorflow and torch."""
+    """Host memory of one instance; 2 GiB unless said for tensorflow and torch. In this release the bound of its data segment."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N. auto takes a GPU only if device_memory is more than 0."""
     device_memory: ByteCount = ByteCount(0)
@@ -53,7 +53,7 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pids: int = 64
     """Processes and threads that an instance may have (no effect yet)."""
     scratch: ByteCount = ByteCount(GIB)
-    """Room in context.scratch (no effect yet)."""
+    """Room in context.scratch; in this release the largest file that the model may write (64 MiB at least)."""
     network: list[str] = []
     """host:port pairs that it may reach, or "none" (not enforced yet: nothing confines models in this release)."""
 
