@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.models.conftest import MODELS, StartRunner
-from tests.models.environments import environment, made, run
+from tests.models.environments import digest, environment, made, run
 from tests.models.onnx_file import FLOAT, INT64, STRING, add_model, identity_model
 from tests.models.runner import Runner
 
@@ -30,7 +30,7 @@ def weights() -> Path:
         target.mkdir()
         run(environment(LOCKS["tensorflow"]), "-I", "-B", script, target)
 
-    return made(f"weights-{script.stat().st_mtime_ns}-{script.stat().st_size}", make)
+    return made(f"weights-{digest(script.read_bytes(), LOCKS['tensorflow'].read_bytes())}", make)
 
 
 @pytest.fixture
