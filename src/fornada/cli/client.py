@@ -74,10 +74,17 @@ class Node:
 
     @contextmanager
     def stream(
-        self, method: str, path: str, *, body: bytes = b"", model: str = "", query: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        type: str = "application/json",
+        model: str = "",
+        query: Mapping[str, str] | None = None,
     ) -> Iterator["Stream"]:
         """An answer that is read while it comes."""
-        request = self._request(method, path, body, "application/json", query or {}, patient=True)
+        request = self._request(method, path, body, type, query or {}, patient=True)
         with self._explained(model):
             response = self._client.send(request, stream=True)
             try:

@@ -193,6 +193,14 @@ def test_a_stream_as_json_is_a_line_per_item(cli: Cli, node: FakeNode):
     assert cli("run", NAME, "--stream").stdout == '{"step": 0}\n{"step": 1}\n'
 
 
+def test_a_picture_may_be_answered_by_a_stream(cli: Cli, node: FakeNode):
+    answers(node, None)
+    node.on("POST", RUN, events('{"response":"a cat"}', "[DONE]"))
+    assert cli("run", NAME, "-", "--stream", input=PNG).stdout == "a cat\n"
+    asked = node.one("POST", RUN)
+    assert (asked.body, asked.query) == (PNG, {"stream": "true"})
+
+
 def test_a_model_that_does_not_stream_may_be_asked_to(cli: Cli, node: FakeNode):
     answers(node, {"response": "at once"})
     assert cli("run", NAME, "--stream").stdout == "at once\n"

@@ -49,15 +49,16 @@ def run(
     if source not in (None, "-"):
         raise click.UsageError(f"'{source}': the input is given by --input, --file, -i, or '-' for stdin")
     body = request_input.read(text=text, path=path, pairs=pairs, stdin=source == "-")
-    if stream and body.value is None:
-        raise click.UsageError("--stream needs a JSON object as input: it is a field of it")
+    if stream and body.value is None and body.type == "application/json":
+        raise click.UsageError("--stream needs a JSON object or a file as input")
     with watching(node, model, quiet=as_json and not sys.stderr.isatty()):
         _make_ready(node, model)
         if not stream:
             answer = node.request(run_path(node.account, model), body.content, type=body.type, model=model)
     if stream:
-        content = json.dumps({**(body.value or {}), "stream": True}, ensure_ascii=False).encode()
-        with node.stream("POST", run_path(node.account, model), body=content, model=model) as items:
+        asked = body if body.value is None else request_input.from_value({**body.value, "stream": True})
+        query = {"stream": "true"} if body.value is None else {}
+        with node.stream("POST", run_path(node.account, model), body=asked.content, type=asked.type, model=model, query=query) as items:
             _show_stream(items, model, as_json, output)
     else:
         _show_answer(answer, as_json, output)
