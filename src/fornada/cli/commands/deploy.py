@@ -74,7 +74,7 @@ def _wait(node: Node, model: str, version: str, label: str) -> dict[str, Any]:
         failure = _failure(found, version)
         if failure:
             raise CommandFailed(
-                f"version {version_digits(version)} of {model} could not be loaded: {shorten(failure, 400)} (the model's fault); "
+                f"version {version_digits(version)} of {model} could not be loaded: {shorten(failure, 300)} (the model's fault); "
                 "the version before it goes on serving; mend it and deploy again"
             )
         time.sleep(ASK_EVERY_S)
