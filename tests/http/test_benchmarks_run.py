@@ -30,7 +30,7 @@ def test_a_short_run_compares_us_with_the_yardstick_and_writes_its_table(tmp_pat
         "1,8",
         "--plain",
         "--json",
-        out,
+        str(out),
     ]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=bound(100), env=node_environ(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
