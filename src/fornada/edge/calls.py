@@ -1,0 +1,178 @@
+"""The border between `edge.server` and the dialects.
+
+Two ways in. Hot routes (inference) get an `Exchange`: callbacks, no task, no future; what arrives goes straight to the
+InferencePort and back. Every other route gets a `Call` and returns a `Reply`. Neither side sees a transport or an ASGI type.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from fornada.core.errors import FornadaError
+from fornada.core.names import AccountId, Reference
+from fornada.core.requests import Ticket
+from fornada.edge.headers import Facts
+from fornada.edge.observer import Meter
+from fornada.edge.problems import Header, Style
+
+JSON_TYPE = b"content-type: application/json\r\n"
+"""Exactly so, without a charset: workerd compares the value with ===."""
+DEFAULT_BODY = 10 * 1024 * 1024
+"""Bytes of a body where no model says otherwise."""
+
+
+class Exchange(Protocol):
+    """One request of a hot route and its answer. Exactly one of `reply`, `fail` and `begin` … (`end` | `break_off`)."""
+
+    facts: Facts
+    target: "Target"
+    request_id: str
+    trace_id: str
+    meter: Meter | None
+    """Set by the dialect once the model is known: who counts the outcome."""
+    size: int
+    """Bytes of the body."""
+
+    def body(self) -> bytes:
+        """The whole body. To be called once."""
+
+    def hold(self, ticket: Ticket) -> None:
+        """Keeps what `submit` returned: it is told when the caller leaves, and what has left of a stream."""
+
+    def reply(self, status: int, lines: bytes, parts: tuple[bytes | memoryview, ...], run_s: float) -> None:
+        """The whole answer. `lines`: header lines beyond those that every answer has, each ended by CRLF."""
+
+    def fail(self, error: FornadaError, *, from_model: bool = False) -> None:
+        """A refusal in the dialect's style."""
+
+    def give_up(self, error: FornadaError) -> None:
+        """A refusal although the work goes on: it is cancelled."""
+
+    def took(self, count: int) -> None:
+        """`count` bytes of items were taken in and not written."""
+
+    def begin(self, lines: bytes) -> None:
+        """A streamed answer. Nothing is sent before the first `write`, so that a failure can still be told by a status."""
+
+    def write(self, data: bytes, count: int) -> None:
+        """A piece of the answer, sent at once. `count` bytes are given back to the ticket when it has left."""
+
+    def end(self, run_s: float) -> None:
+        """The streamed answer is complete."""
+
+    def break_off(self, data: bytes, error: FornadaError) -> None:
+        """The streamed answer failed: `data` is its last piece, and the connection closes so that nobody takes it for whole."""
+
+
+class Door(Protocol):
+    """A hot route."""
+
+    def match(self, path: bytes, query: bytes) -> "Target | None":
+        """The target that a raw path names, None where it is not this door's. Pure: results are kept and used again."""
+
+    def limit(self, target: "Target") -> int:
+        """Bytes that a body may have."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answers, now or later. Never raises a FornadaError: it tells the exchange."""
+
+
+class Target(msgspec.Struct, frozen=True, gc=False):
+    """What a raw request target means."""
+
+    door: Any
+    """The Door (typed Any: a msgspec type can't name a Protocol)."""
+    style: Style
+    account: AccountId | None = None
+    """None: the caller's own, or `local`."""
+    name: str = ""
+    """The model as the path spells it, decoded; empty where the body names it."""
+    reference: Reference | None = None
+    query: dict[str, str] = {}
+    error: FornadaError | None = None
+    """What the path or the query can't be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of any other route."""
+
+    method: str
+    path: str
+    """Raw: percent-encoded, without the query."""
+    parameters: Mapping[str, str]
+    """What the route's pattern took from the path, decoded."""
+    query: Mapping[str, str]
+    facts: Facts
+    body: bytes
+    request_id: str
+    trace_id: str
+
+    @property
+    def account(self) -> AccountId:
+        """The account whose view this is: the path's where it names one. Raises Forbidden."""
+        named = self.parameters.get("account")
+        return self.facts.caller.acting_for(AccountId(named) if named else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer of a Call. `stream` takes the place of `body`; its iterator is closed when the caller leaves."""
+
+    body: bytes = b""
+    type: str = "application/json"
+    status: int = 200
+    headers: tuple[Header, ...] = ()
+    stream: AsyncIterator[bytes] | None = None
+
+
+Handler = Callable[[Call], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter or request header, for the API's description."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    place: str = "query"
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one route: who handles it, and how the API describes it."""
+
+    id: str
+    summary: str
+    answer: Mapping[str, Any]
+    """JSON Schema of a success's body."""
+    handler: Handler | None = None
+    """None: a hot route, described here and served by its Door."""
+    parameters: tuple[Parameter, ...] = ()
+    takes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Media type → JSON Schema of the request's body."""
+    answer_type: str = "application/json"
+    errors: tuple[type[FornadaError], ...] = ()
+    body_limit: int = 1024 * 1024
+
+    def named(self, id: str) -> "Operation":
+        """The same under another id: for a second path."""
+        return replace(self, id=id)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path and its methods. `pattern`: `{name}` takes one raw segment, `{name:path}` any number of them."""
+
+    pattern: str
+    style: Style
+    operations: Mapping[str, Operation]
+
+
+def json_reply(value: object, *, status: int = 200, headers: tuple[Header, ...] = ()) -> Reply:
+    """A value as JSON."""
+    return Reply(body=msgspec.json.encode(value), status=status, headers=headers)

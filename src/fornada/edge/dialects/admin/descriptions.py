@@ -1,0 +1,109 @@
+"""Shapes of the admin routes' answers, for /openapi.json."""
+
+from typing import Any
+
+Object = dict[str, Any]
+
+
+def _object(properties: Object, *optional: str) -> Object:
+    return {"type": "object", "properties": properties, "required": [name for name in properties if name not in optional]}
+
+
+_TEXT: Object = {"type": "string"}
+_COUNT: Object = {"type": "integer", "minimum": 0}
+_TIME: Object = {"type": ["string", "null"], "format": "date-time"}
+_STATES = ["stopped", "pending", "ready", "asleep", "stopping", "failed"]
+
+MODEL = _object(
+    {
+        "name": _TEXT,
+        "aliases": {"type": "array", "items": _TEXT},
+        "task": _TEXT,
+        "engine": _TEXT,
+        "version": {"type": "string", "description": "Digest of the version that new requests get"},
+        "state": {"enum": _STATES},
+        "why": {"type": "string", "description": "One sentence on the state"},
+        "declared_bytes": _COUNT,
+        "peak_bytes": _COUNT,
+        "last_used": _TIME,
+        "versions": {"type": "array", "items": {"type": "object"}},
+        "instances": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": _TEXT,
+                    "pid": {"type": ["integer", "null"]},
+                    "state": _TEXT,
+                    "device": {"type": ["string", "null"]},
+                    "resident_bytes": _COUNT,
+                    "in_flight": _COUNT,
+                    "queued": _COUNT,
+                    "loads": _COUNT,
+                },
+            },
+        },
+        "pinned": {"type": "boolean"},
+        "account": _TEXT,
+        "description": _TEXT,
+        "visibility": _TEXT,
+        "progress": {"type": ["object", "null"], "description": "While pending: phase, text, fraction"},
+    },
+    "pinned",
+    "account",
+    "description",
+    "visibility",
+    "progress",
+)
+MODELS = _object({"models": {"type": "array", "items": MODEL}})
+PIN: Object = {"type": "object", "properties": {"pinned": {"type": "boolean", "default": True}}}
+WHY = _object({"model": _TEXT, "state": {"enum": _STATES}}, "model", "state")
+LOG_LINE = _object(
+    {"time": _TEXT, "stream": {"enum": ["stdout", "stderr", "log"]}, "line": _TEXT, "instance": _TEXT, "request_id": _TEXT},
+    "instance",
+    "request_id",
+)
+DEPLOYED = _object({"name": _TEXT, "version": _TEXT, "state": {"enum": _STATES}})
+REMOVED = _object({"name": _TEXT, "removed": {"const": True}})
+STATUS = _object({"status": _TEXT})
+DEVICE = _object(
+    {
+        "id": _TEXT,
+        "total_bytes": _COUNT,
+        "reserved_bytes": _COUNT,
+        "used_bytes": _COUNT,
+        "foreign_bytes": _COUNT,
+        "state": {"enum": ["ok", "fenced"]},
+    }
+)
+DEVICES = _object({"devices": {"type": "array", "items": DEVICE}})
+_SIZE: Object = {"type": ["string", "integer"], "description": "Bytes, or e.g. 512MiB"}
+DEVICE_CHANGE: Object = {
+    "type": "object",
+    "properties": {
+        "foreign": _SIZE,
+        "frozen": {"type": "boolean", "description": "Freed bytes stay counted"},
+        "release_delay_ms": {"type": "number", "minimum": 0},
+        "xid": {"type": "integer"},
+        "clear": {"type": "boolean", "description": "Undo all"},
+        "unfence": {"type": "boolean", "description": "For real devices"},
+    },
+}
+NODES = _object(
+    {
+        "nodes": {
+            "type": "array",
+            "items": _object(
+                {
+                    "main_pid": {"type": "integer"},
+                    "keeper_pid": {"type": "integer"},
+                    "control_pid": {"type": "integer"},
+                    "url": _TEXT,
+                    "account": _TEXT,
+                    "isolation": _TEXT,
+                    "version": _TEXT,
+                }
+            ),
+        }
+    }
+)

@@ -1,0 +1,11 @@
+"""The OpenAI API under /v1 and /client/v4/accounts/{account}/ai/v1.
+
+In: embeddings as Exchanges, lists of models as Calls.
+Out: requests for the InferencePort; OpenAI's objects, without an envelope.
+May import: `edge` modules that are not dialects, `telemetry`, `core`.
+"""
+
+from fornada.edge.dialects.openai.embeddings import EmbeddingsDoor
+from fornada.edge.dialects.openai.models import routes
+
+__all__ = ["EmbeddingsDoor", "routes"]

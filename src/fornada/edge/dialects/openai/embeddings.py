@@ -1,0 +1,165 @@
+"""`POST /v1/embeddings`: a text-embeddings model in OpenAI's words."""
+
+import re
+
+import msgspec
+
+from fornada.core import errors
+from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
+from fornada.core.names import AccountId, parse_reference
+from fornada.core.ports import CatalogPort, Clock, InferencePort
+from fornada.core.resources import format_size
+from fornada.edge.auth import account_of
+from fornada.edge.calls import DEFAULT_BODY, Exchange, Operation, Target
+from fornada.edge.dialects.openai.vectors import VectorsSink
+from fornada.edge.invoke import Invoker
+from fornada.edge.json_bodies import Fields, broken, fields_of
+from fornada.edge.problems import Style
+from fornada.edge.targets import decoded
+from fornada.edge.validation import Contracts
+
+_PATH = re.compile(rb"(?:/client/v4/accounts/([^/]+)/ai)?/v1/embeddings/*\Z")
+MOST_INPUTS = 2048
+TASK = "text-embeddings"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The request's body, as far as it matters here. Unknown fields are let through, as everywhere."""
+
+    model: str
+    input: str | list[str] | list[int] | list[list[int]]
+    encoding_format: str | None = None
+    dimensions: int | None = None
+
+
+EMBED = Operation(
+    "createEmbeddings",
+    "Turn texts into vectors",
+    {
+        "type": "object",
+        "properties": {
+            "object": {"const": "list"},
+            "data": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "object": {"const": "embedding"},
+                        "index": {"type": "integer"},
+                        "embedding": {"oneOf": [{"type": "array", "items": {"type": ["number", "null"]}}, {"type": "string"}]},
+                    },
+                },
+            },
+            "model": {"type": "string"},
+            "usage": {"type": "object", "properties": {"prompt_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"}}},
+        },
+        "required": ["object", "data", "model", "usage"],
+    },
+    takes={
+        "application/json": {
+            "type": "object",
+            "properties": {
+                "model": {"type": "string"},
+                "input": {
+                    "oneOf": [
+                        {"type": "string", "minLength": 1},
+                        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": MOST_INPUTS},
+                    ]
+                },
+                "encoding_format": {"enum": ["float", "base64", None], "description": "base64: little-endian 32-bit floats"},
+                "dimensions": {"type": ["integer", "null"], "minimum": 1, "description": "Cut to so many numbers, and scaled to length 1"},
+            },
+            "required": ["model", "input"],
+        }
+    },
+    errors=(errors.BadRequest, errors.UnknownModel, errors.TooLarge, errors.Busy, errors.DeadlinePassed, errors.Unavailable),
+)
+
+
+class EmbeddingsDoor:
+    """The hot route of embeddings."""
+
+    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock) -> None:
+        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock)
+        self._contracts = contracts
+        self._resolve = catalog.resolve
+
+    def match(self, path: bytes, query: bytes) -> Target | None:
+        found = _PATH.match(path)
+        if found is None:
+            return None
+        try:
+            account = account_of(decoded(found[1])) if found[1] else None
+        except FornadaError as error:
+            return Target(door=self, style=Style.SUPERSET, error=error)
+        return Target(door=self, style=Style.SUPERSET, account=account)
+
+    def limit(self, target: Target) -> int:
+        return DEFAULT_BODY
+
+    def handle(self, exchange: Exchange) -> None:
+        try:
+            account = exchange.facts.caller.acting_for(exchange.target.account)
+            self._ask(exchange, account)
+        except FornadaError as error:
+            exchange.fail(error)
+
+    def _ask(self, exchange: Exchange, account: AccountId) -> None:
+        asked = read_request(fields_of(exchange.body()))
+        try:
+            resolved = self._resolve(parse_reference(asked.model), account)
+        except UnknownModel:
+            raise UnknownModel(f"The model '{asked.model}' does not exist") from None
+        contract = self._contracts.of(resolved)
+        exchange.meter = contract.meter
+        if exchange.size > contract.max_body:
+            raise TooLarge(
+                f"Request is too large: this model takes bodies of at most {contract.max_body} bytes ({format_size(contract.max_body)})"
+            )
+        if resolved.spec.task != TASK:
+            raise BadRequest(f"'model': {asked.model} makes no embeddings, its task is {resolved.spec.task}")
+        texts = [asked.input] if isinstance(asked.input, str) else asked.input
+        given = {"text": texts}
+        if not contract.drop_nulls:  # a schema of the model's own; the task's bound of 100 texts isn't OpenAI's
+            contract.check(given)
+        self._invoker.run(
+            exchange,
+            VectorsSink(
+                exchange, model=asked.model, count=len(texts), base64=asked.encoding_format == "base64", dimensions=asked.dimensions
+            ),
+            resolved=resolved,
+            account=account,
+            body=(msgspec.json.encode(given),),
+        )
+
+
+def read_request(fields: Fields) -> Asked:
+    """The body of a request for embeddings. Raises BadRequest with the field's name."""
+    try:
+        asked = msgspec.json.decode(msgspec.json.encode(fields), type=Asked)
+    except msgspec.ValidationError as error:
+        raise BadRequest(_named(str(error))) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise broken(error) from None
+    if not asked.input:
+        raise BadRequest("'input' is empty")
+    if not isinstance(asked.input, str):
+        if len(asked.input) > MOST_INPUTS:
+            raise BadRequest(f"'input' may hold at most {MOST_INPUTS} texts")
+        if not all(isinstance(text, str) for text in asked.input):
+            raise BadRequest("'input' holds tokens: this node takes texts, since each model has a tokenizer of its own")
+        if not all(asked.input):
+            raise BadRequest("'input' holds an empty text")
+    if asked.encoding_format not in (None, "float", "base64"):
+        raise BadRequest("'encoding_format' must be float or base64")
+    if asked.dimensions is not None and asked.dimensions < 1:
+        raise BadRequest("'dimensions' must be at least 1")
+    return asked
+
+
+def _named(complaint: str) -> str:
+    """msgspec's complaint with the field first: it names it at the end, and a missing one not as a place."""
+    text, mark, place = complaint.partition(" - at `$.")
+    if mark:
+        return f"'{place.rstrip('`')}': {text}"
+    return complaint.replace("Object missing required field", "missing the field").replace("`", "'")

@@ -1,0 +1,70 @@
+"""`GET /v1/models` and `GET /v1/models/{id}`."""
+
+from typing import Any
+
+from fornada.core.errors import BadRequest, UnknownModel
+from fornada.core.names import parse_reference
+from fornada.core.ports import CatalogPort, Entry
+from fornada.edge.auth import account_of
+from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
+from fornada.edge.catalog_entries import author_of
+from fornada.edge.dialects.openai.embeddings import EMBED
+from fornada.edge.problems import Style
+
+_BASES = ("/v1", "/client/v4/accounts/{account}/ai/v1")
+_MODEL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "object": {"const": "model"},
+        "created": {"type": "integer"},
+        "owned_by": {"type": "string"},
+    },
+    "required": ["id", "object", "created", "owned_by"],
+}
+_MODELS = {
+    "type": "object",
+    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _MODEL}},
+    "required": ["object", "data"],
+}
+
+
+def routes(*, catalog: CatalogPort) -> list[Route]:
+    """All routes of the dialect, the hot one as a description."""
+    lists = _Models(catalog)
+    found: list[Route] = []
+    for number, base in enumerate(_BASES):
+        suffix = "" if number == 0 else "OfAccount"
+        found += [
+            Route(f"{base}/embeddings", Style.SUPERSET, {"POST": EMBED.named(f"createEmbeddings{suffix}")}),
+            Route(f"{base}/models", Style.SUPERSET, {"GET": Operation(f"listModels{suffix}", "The catalogue", _MODELS, lists.all)}),
+            Route(
+                f"{base}/models/{{id:path}}",
+                Style.SUPERSET,
+                {"GET": Operation(f"getModel{suffix}", "One model", _MODEL, lists.one, errors=(BadRequest, UnknownModel))},
+            ),
+        ]
+    return found
+
+
+class _Models:
+    """Handlers of the lists."""
+
+    def __init__(self, catalog: CatalogPort) -> None:
+        self._catalog = catalog
+
+    async def all(self, call: Call) -> Reply:
+        entries = self._catalog.entries(account_of(call.account))
+        return json_reply({"object": "list", "data": [_model(entry.name, entry) for entry in entries]})
+
+    async def one(self, call: Call) -> Reply:
+        name = call.parameters["id"].rstrip("/")
+        try:
+            resolved = self._catalog.resolve(parse_reference(name), account_of(call.account))
+        except UnknownModel:
+            raise UnknownModel(f"The model '{name}' does not exist") from None
+        return json_reply(_model(name, resolved.entry))
+
+
+def _model(id: str, entry: Entry) -> dict[str, Any]:
+    return {"id": id, "object": "model", "created": int(entry.stable.created), "owned_by": author_of(entry.name)}

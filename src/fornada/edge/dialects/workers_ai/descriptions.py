@@ -1,0 +1,129 @@
+"""The dialect's routes in words and schemas, for /openapi.json."""
+
+from typing import Any
+
+from fornada.core import errors
+from fornada.edge.calls import Operation, Parameter
+
+Object = dict[str, Any]
+
+_ANY: Object = {"description": "Whatever the model answers; `GET …/models/schema` describes it"}
+_BYTES: Object = {"type": "string", "format": "binary"}
+
+
+def envelope(result: Object, **more: Object) -> Object:
+    """JSON Schema of a success's envelope."""
+    return {
+        "type": "object",
+        "properties": {
+            "result": result,
+            "success": {"const": True},
+            "errors": {"type": "array", "maxItems": 0},
+            "messages": {"type": "array"},
+            **more,
+        },
+        "required": ["result", "success", "errors", "messages"],
+    }
+
+
+_RUN_ERRORS = (
+    errors.BadRequest,
+    errors.UnknownModel,
+    errors.TooLarge,
+    errors.ModelNotAllowed,
+    errors.Busy,
+    errors.DeadlinePassed,
+    errors.Unavailable,
+    errors.NeverFits,
+    errors.RunnerDied,
+    errors.LoadFailed,
+    errors.ModelRaised,
+    errors.OutOfDeviceMemory,
+)
+_RUN_PARAMETERS = (
+    Parameter("tags", "At most 5 tags of at most 50 letters, digits or : - . / @, with commas between them"),
+    Parameter("x-session-affinity", "Requests with the same value go to the same instance", place="header"),
+    Parameter("x-timeout-ms", "Milliseconds until the request is answered at the latest", {"type": "number"}, place="header"),
+    Parameter("x-request-id", "Echoed, and on every log line; 128 printable characters at most", place="header"),
+)
+_RESULT = envelope(_ANY, nonfinite={"const": True, "description": "Present where NaN or an infinity became null"})
+RUN = Operation(
+    "runModel",
+    "Run a model",
+    _RESULT,
+    parameters=_RUN_PARAMETERS,
+    takes={
+        "application/json": {
+            "type": "object",
+            "description": "The model's inputs. `options` is the platform's; with `stream: true` the answer is an event stream",
+            "properties": {
+                "stream": {"description": "true: items are sent as events as they come"},
+                "options": {"type": ["object", "null"], "properties": {"rejectIfBusy": {"type": ["boolean", "null"]}}},
+            },
+        },
+        "application/octet-stream": _BYTES,
+        "multipart/form-data": {"type": "object", "description": "Fields are inputs, files their bytes"},
+    },
+    errors=_RUN_ERRORS,
+)
+RUN_UNIVERSAL = Operation(
+    "runModelByBody",
+    "Run a model that the body names",
+    _RESULT,
+    parameters=_RUN_PARAMETERS,
+    takes={
+        "application/json": {
+            "type": "object",
+            "properties": {"model": {"type": "string"}, "input": {"type": ["object", "null"]}, "options": {"type": ["object", "null"]}},
+            "required": ["model"],
+        }
+    },
+    errors=_RUN_ERRORS,
+)
+
+_TASK: Object = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in ("id", "name", "description")},
+    "required": ["id", "name", "description"],
+}
+MODELS = envelope(
+    {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "id": {"type": "string", "format": "uuid"},
+                "source": {"type": "integer"},
+                "name": {"type": "string"},
+                "description": {"type": "string"},
+                "task": _TASK,
+                "created_at": {"type": "string"},
+                "tags": {"type": "array"},
+                "properties": {"type": "array", "items": {"type": "object"}},
+            },
+            "required": ["id", "source", "name", "description", "task", "created_at", "tags", "properties"],
+        },
+    },
+    result_info={
+        "type": "object",
+        "properties": {name: {"type": "integer"} for name in ("page", "per_page", "count", "total_count", "total_pages")},
+    },
+)
+MODELS_QUERY = (
+    Parameter("search", "Part of a name, an alias or a description"),
+    Parameter("task", "Name or id of a task"),
+    Parameter("author", "Author"),
+    Parameter("source", "1: the only source there is"),
+    Parameter("page", "Page, from 1; those after the last are empty", {"type": "integer", "minimum": 1, "default": 1}),
+    Parameter("per_page", "Models on a page", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50}),
+)
+SCHEMA = envelope(
+    {"type": "object", "properties": {"input": {"type": "object"}, "output": {"type": "object"}}, "required": ["input", "output"]}
+)
+AUTHORS = envelope(
+    {
+        "type": "array",
+        "items": {"type": "object", "properties": {"id": {"type": "string"}, "name": {"type": "string"}, "models": {"type": "integer"}}},
+    }
+)
+TASKS = envelope({"type": "array", "items": _TASK})

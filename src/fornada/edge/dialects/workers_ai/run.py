@@ -1,0 +1,128 @@
+"""`POST …/ai/run/{model}` and `POST …/ai/run`: inference."""
+
+import re
+
+from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
+from fornada.core.names import AccountId, Reference, parse_reference
+from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
+from fornada.core.resources import format_size
+from fornada.edge.auth import account_of
+from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
+from fornada.edge.dialects.workers_ai.answer import RunSink
+from fornada.edge.dialects.workers_ai.body import Input, check_tags, no_queue, read_body, read_json, read_options
+from fornada.edge.invoke import Invoker, quoted
+from fornada.edge.json_bodies import fields_of, value_of
+from fornada.edge.problems import Style
+from fornada.edge.targets import decoded, query_of
+from fornada.edge.validation import Contracts
+
+_PATH = re.compile(rb"/client/v4/accounts/([^/]+)/ai/run(?:/+(.*))?\Z", re.DOTALL)
+_PLATFORM = frozenset(["queueRequest", "tags"])
+"""Parameters of the query that are the platform's, not the model's."""
+
+
+class RunDoor:
+    """The hot route of ai/run."""
+
+    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock) -> None:
+        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock)
+        self._contracts = contracts
+        self._resolve = catalog.resolve
+
+    def match(self, path: bytes, query: bytes) -> Target | None:
+        found = _PATH.match(path)
+        if found is None:
+            return None
+        try:
+            account = account_of(decoded(found[1]))
+            name = decoded(found[2] or b"").rstrip("/")
+            reference = parse_reference(name) if name else None
+            parameters = query_of(query)
+            if parameters.pop("queueRequest", "").lower() == "true":
+                raise no_queue()
+            if tags := parameters.pop("tags", ""):
+                check_tags(tags.split(","))
+        except FornadaError as error:
+            return Target(door=self, style=Style.ENVELOPE, error=error)
+        return Target(door=self, style=Style.ENVELOPE, account=account, name=name, reference=reference, query=parameters)
+
+    def limit(self, target: Target) -> int:
+        if target.reference is None:
+            return DEFAULT_BODY
+        try:
+            return self._invoker.limit(target)
+        except UnknownModel:
+            raise unknown(target.name) from None
+
+    def handle(self, exchange: Exchange) -> None:
+        target = exchange.target
+        try:
+            account = exchange.facts.caller.acting_for(target.account)
+            reference = target.reference
+            if reference is None:
+                self._universal(exchange)
+                return
+            try:
+                resolved = self._resolve(reference, account)
+            except UnknownModel:
+                raise unknown(target.name) from None
+            contract = self._contracts.of(resolved)
+            exchange.meter = contract.meter
+            if exchange.size > contract.max_body:
+                raise too_large(contract.max_body)
+            facts = exchange.facts
+            given = read_body(exchange.body(), facts.content_type, facts.media_type, target.query, contract)
+        except FornadaError as error:
+            exchange.fail(error)
+            return
+        self._run(exchange, resolved, account, given)
+
+    def _run(self, exchange: Exchange, resolved: Resolved, account: AccountId, given: Input) -> None:
+        query = exchange.target.query
+        self._invoker.run(
+            exchange,
+            RunSink(exchange, stream=given.stream),
+            resolved=resolved,
+            account=account,
+            body=given.body,
+            parts=given.parts,
+            type=given.type,
+            query=quoted(query) if query else "",
+            stream=given.stream,
+            reject_if_busy=given.reject_if_busy,
+        )
+
+    def _universal(self, exchange: Exchange) -> None:
+        """{"model": …, "input": {…}}: the model in the body."""
+        fields = fields_of(exchange.body().strip() or b"{}")
+        name = value_of(fields["model"]) if "model" in fields else None
+        if not isinstance(name, str):
+            raise BadRequest("required properties at '/' are 'model'" if name is None else "Type mismatch of '/model', it must be a string")
+        reference: Reference = parse_reference(name)
+        account = exchange.facts.caller.acting_for(exchange.target.account)
+        try:
+            resolved = self._resolve(reference, account)
+        except UnknownModel:
+            raise unknown(name) from None
+        contract = self._contracts.of(resolved)
+        exchange.meter = contract.meter
+        if exchange.size > contract.max_body:
+            raise too_large(contract.max_body)
+        raw = fields.get("input")
+        text = b"{}" if raw is None or bytes(raw) == b"null" else bytes(raw)
+        if "options" not in fields:
+            self._run(exchange, resolved, account, read_json(text, contract))
+            return
+        options = read_options(fields["options"])
+        given = read_json(text, contract)
+        self._run(exchange, resolved, account, given._replace(reject_if_busy=given.reject_if_busy or options.reject_if_busy))
+
+
+def unknown(name: str) -> UnknownModel:
+    """In the words that clients look for."""
+    return UnknownModel(f"No such model {name} or task")
+
+
+def too_large(limit: int) -> TooLarge:
+    """The body is longer than the model takes."""
+    return TooLarge(f"Request is too large: this model takes bodies of at most {limit} bytes ({format_size(limit)})")

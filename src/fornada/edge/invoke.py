@@ -1,0 +1,98 @@
+"""From parsed inputs to a request of the InferencePort: the same for every dialect."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fornada.core.names import AccountId, Instant
+from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
+from fornada.core.requests import InferenceRequest, Sink
+from fornada.edge.calls import Exchange, Target
+from fornada.edge.validation import Contracts
+
+
+class Invoker:
+    """What a door needs to have requests run."""
+
+    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock) -> None:
+        self.submit = inference.submit
+        self.resolve = catalog.resolve
+        self.contracts = contracts
+        self.clock = clock
+
+    def limit(self, target: Target) -> int:
+        """Bytes that a body for the target's model may have. Raises UnknownModel and its like."""
+        assert target.reference is not None, "only for targets that name a model"
+        resolved = self.resolve(target.reference, target.account or AccountId("local"))
+        return resolved.spec.serving.max_body
+
+    def run(
+        self,
+        exchange: Exchange,
+        sink: Sink,
+        *,
+        resolved: Resolved,
+        account: AccountId,
+        body: Sequence[bytes],
+        parts: Sequence[tuple[str, int]] = (),
+        type: str = "application/json",
+        query: str = "",
+        stream: bool = False,
+        reject_if_busy: bool = False,
+    ) -> None:
+        """Hands the request over. `query`: JSON object of the query, or empty."""
+        facts = exchange.facts
+        timeout_s = facts.timeout_s
+        request = InferenceRequest(
+            request_id=exchange.request_id,
+            trace_id=exchange.trace_id,
+            account=account,
+            model=resolved.entry.name,
+            version=resolved.version,
+            deadline=None if timeout_s is None else Instant(self.clock.now() + timeout_s),
+            head=invoke_head(exchange, account, parts, type, query, stream),
+            body=body,
+            stream=stream,
+            reject_if_busy=reject_if_busy,
+            affinity=facts.affinity,
+        )
+        exchange.hold(self.submit(request, sink))
+
+
+def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int]], type: str, query: str, stream: bool) -> bytes:
+    """An InvokeHead as JSON. Put together from pieces: most of it is the same in every request of a connection."""
+    trace_id = exchange.trace_id
+    request_id = exchange.request_id
+    more = ""
+    if type != "application/json":
+        more += f',"type":{quoted(type)}'
+    if parts:
+        more += f',"parts":{msgspec.json.encode(parts).decode()}'
+    if query:
+        more += f',"query":{query}'
+    if stream:
+        more += ',"stream":true'
+    shown = f'"{request_id}"' if request_id is trace_id else quoted(request_id)
+    return (
+        f'{{"request_id":{shown},"trace_id":"{trace_id}","account":{quoted_account(account)},"headers":{exchange.facts.forwarded}{more}}}'
+    ).encode()
+
+
+def quoted(value: Any) -> str:
+    """A value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+_ACCOUNTS: dict[str, str] = {"local": '"local"'}
+_MOST_ACCOUNTS = 1024
+
+
+def quoted_account(account: str) -> str:
+    """An account's id as JSON text; kept, since there are few of them."""
+    found = _ACCOUNTS.get(account)
+    if found is None:
+        if len(_ACCOUNTS) >= _MOST_ACCOUNTS:
+            _ACCOUNTS.clear()
+        found = _ACCOUNTS[account] = quoted(account)
+    return found

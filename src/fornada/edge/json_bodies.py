@@ -1,0 +1,82 @@
+"""JSON from callers: read once, strictly, and never further than needed.
+
+The top level of an object is split into its raw values (`fields`); only what is validated or changed is decoded. Everything
+that RFC 8259 forbids is refused: NaN, control characters, bytes that are no UTF-8, trailing text.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fornada.core.errors import BadRequest
+
+Fields = dict[str, msgspec.Raw]
+
+_FIELDS: Final = msgspec.json.Decoder(Fields)
+_VALUE: Final = msgspec.json.Decoder()
+_MANY_KEYS = 32
+"""Objects with more keys are searched for doubled ones only among those that matter here: each search reads the whole body."""
+_OURS = ("stream", "options", "model", "input")
+
+
+def fields_of(body: bytes) -> Fields:
+    """The top level of a JSON object. Raises BadRequest for anything else, also for a key that comes twice."""
+    # Skipping a string doesn't look at its bytes; a body in another encoding would get through to the model.
+    if not body.isascii():
+        _refuse_other_encodings(body)
+    try:
+        fields = _FIELDS.decode(body)
+    except msgspec.ValidationError:
+        raise BadRequest("Type mismatch of '/', the body must be a JSON object") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise broken(error) from None
+    names = fields if len(fields) <= _MANY_KEYS else [name for name in _OURS if name in fields]
+    for name in names:
+        if body.count(b'"%b"' % name.encode()) > 1:
+            _refuse_doubled_keys(body)
+            break
+    return fields
+
+
+def value_of(raw: bytes | msgspec.Raw) -> Any:
+    """A JSON value as Python objects. Raises BadRequest."""
+    try:
+        return _VALUE.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise broken(error) from None
+
+
+def encode(value: Fields | Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def broken(error: Exception) -> BadRequest:
+    """A parser's complaint as a refusal. Its text says where, never what stands there."""
+    if isinstance(error, RecursionError):
+        return BadRequest("the body's JSON is nested too deeply")
+    return BadRequest(f"the body is no JSON: {str(error).removeprefix('JSON is malformed: ')}")
+
+
+def _refuse_other_encodings(body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the body is no JSON: no UTF-8 (byte {error.start})") from None
+
+
+def _refuse_doubled_keys(body: bytes) -> None:
+    # The readers of this world disagree on which of two counts: what was checked here must be what the model sees.
+    try:
+        pairs = json.loads(body, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError) as error:
+        raise broken(error) from None
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequest(f"the key '{twice[:100]}' comes twice")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as its pairs."""

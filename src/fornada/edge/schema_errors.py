@@ -1,0 +1,75 @@
+"""Violations of a JSON Schema in the words that Workers AI uses.
+
+    oneOf at '/' not met, 0 matches: required properties at '/' are 'prompt', Type mismatch of '/messages/0/content', 'array' not in 'string'
+
+They name fields and rules, never values.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from jsonschema_rs import ValidationError, ValidationErrorKind
+
+MOST = 3
+"""Violations told at once. They are made one by one: a long array of wrong elements costs no more than a short one."""
+LONGEST = 1000
+_DEEPEST = 3
+
+
+def describe(errors: Iterable[ValidationError]) -> str:
+    """One line about the first violations."""
+    text = ", ".join(_one(error, 0) for error in islice(errors, MOST)) or "the input doesn't match the model's schema"
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _one(error: ValidationError, depth: int) -> str:
+    place = "/" + "/".join(_segment(part) for part in error.instance_path)
+    kind = error.kind
+    match kind:
+        case ValidationErrorKind.Required():
+            return f"required properties at '{place}' are '{kind.property}'"
+        case ValidationErrorKind.Type():
+            return f"Type mismatch of '{place}', '{_type(error.instance)}' not in {_listed(kind.types)}"
+        case ValidationErrorKind.AdditionalProperties() | ValidationErrorKind.UnevaluatedProperties():
+            return f"no such properties at '{place}': {_listed(name[:60] for name in kind.unexpected[:5])}"
+        case ValidationErrorKind.OneOfNotValid():
+            return f"oneOf at '{place}' not met, 0 matches{_inner(kind.context, depth)}"
+        case ValidationErrorKind.AnyOf():
+            return f"anyOf at '{place}' not met, 0 matches{_inner(kind.context, depth)}"
+        case ValidationErrorKind.OneOfMultipleValid():
+            return f"oneOf at '{place}' not met, more than one match"
+        case ValidationErrorKind.Enum():
+            return f"'{place}' must be one of {_listed(str(option) for option in kind.options[:20])}"
+        case ValidationErrorKind.Pattern():
+            return f"'{place}' doesn't match the pattern {kind.pattern[:100]}"
+        case _:
+            return f"'{place}': {error.message[:200]}"
+
+
+def _inner(context: list[list[ValidationError]], depth: int) -> str:
+    if depth >= _DEEPEST:
+        return ""
+    found = list(dict.fromkeys(_one(branch[0], depth + 1) for branch in context if branch))
+    return ": " + ", ".join(found[:MOST]) if found else ""
+
+
+def _segment(part: str | int) -> str:
+    return str(part)[:60].replace("~", "~0").replace("/", "~1")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _type(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, str):
+        return "string"
+    return "integer" if isinstance(value, int) else "number"

@@ -1,0 +1,434 @@
+"""One HTTP/1.1 connection: bytes in, requests out to their routes, answers back in the order of the requests.
+
+    receiving    IDLE ─first byte─► HEAD ─headers complete─► BODY ─complete─► IDLE        (the phase)
+    answering    the pipeline's business
+    ending       answer with `connection: close` ─► lingering (what still comes is thrown away) ─► closed
+
+Leaving: FIN, RST and half-close each mean that the caller doesn't wait any more, for every request of the connection. It is
+seen because reading goes on while requests run; only a caller that sends far ahead is not read for a while.
+"""
+
+import asyncio
+import enum
+from time import monotonic
+from typing import cast
+
+import httptools
+
+from fornada.core.errors import BadRequest, FornadaError, HeadersTooLarge, InternalFault, TooLarge, TooSlow, Unavailable
+from fornada.core.resources import format_size
+from fornada.edge.calls import JSON_TYPE
+from fornada.edge.headers import Facts, read_facts
+from fornada.edge.problems import problem
+from fornada.edge.server.asgi import ColdExchange
+from fornada.edge.server.exchange import HotExchange
+from fornada.edge.server.lines import CLOSE, CONTINUE, header_lines
+from fornada.edge.server.pipeline import Pipeline
+from fornada.edge.server.replay import with_ascii_target, without_upgrade
+from fornada.edge.server.shared import Shared
+from fornada.edge.targets import authority_of, origin_form
+
+USUAL_URL = 1024
+"""Bytes of a request's target up to which its length is no matter."""
+SMALL_BODY = 16 * 1024
+"""Bodies up to here are read without asking the route for its limit first; the route checks it afterwards."""
+DRAIN_BYTES = 64 * 1024 * 1024
+"""Bytes of a refused body that are thrown away so that the connection stays usable."""
+LINGER_BYTES = 1024 * 1024
+LINGER_S = 2.0
+"""How long, and how much, is still read from a caller whose connection is to be closed: closing with unread bytes would send
+a reset, which may overtake the answer."""
+
+Exchange = HotExchange | ColdExchange
+
+
+class Phase(enum.IntEnum):
+    """Where the request that is being received stands. IDLE is 0: the hot path asks for its truth alone."""
+
+    IDLE = 0
+    HEAD = 1
+    BODY = 2
+
+
+_IDLE, _HEAD, _BODY = Phase.IDLE, Phase.HEAD, Phase.BODY
+
+
+class Connection(asyncio.Protocol):
+    """See the module's docstring."""
+
+    __slots__ = (
+        "_complete",
+        "_deferred",
+        "_facts",
+        "_fields",
+        "_fresh",
+        "_head_size",
+        "_headers",
+        "_incoming",
+        "_last",
+        "_limit",
+        "_lingering",
+        "_parser",
+        "_phase",
+        "_pipeline",
+        "_since",
+        "_thrown",
+        "_told",
+        "_transport",
+        "_trappings",
+        "_url",
+        "shared",
+    )
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._pipeline = Pipeline(on_close=self._close, on_idle=self._rest)
+        self._phase = _IDLE
+        self._since = shared.now
+        self._fresh = True
+        """No request has been received yet."""
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._fields: list[tuple[bytes, bytes]] | None = None
+        self._facts: Facts | None = None
+        """What `_fields` say; most often also what the next request's headers say."""
+        self._head_size = 0
+        """Bytes received of headers that aren't complete."""
+        self._complete = False
+        """A request was completed by the bytes that are being parsed."""
+        self._trappings = 0
+        """Bytes received since the last piece of a body: chunk extensions and trailers. -1: a piece has just come."""
+        self._deferred: FornadaError | None = None
+        """What came after the requests that are still running was no request; told after their answers."""
+        self._incoming: Exchange | None = None
+        self._limit = 0
+        self._thrown = 0
+        self._told = False
+        """The request that is being received has its answer already."""
+        self._last = False
+        """No further request is taken."""
+        self._lingering = False
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._pipeline.open(self._transport)
+        connections = self.shared.connections
+        connections.add(self)
+        if len(connections) > self.shared.settings.max_connections:
+            self._last = True
+            self._refuse_all(Unavailable("too many connections", retry_after_s=1))
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            self._throw_away(len(data))
+            return
+        phase = self._phase
+        self._complete = False
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserInvalidURLError:
+            self._mend_target(data, phase)
+        except httptools.HttpParserCallbackError as error:
+            self._break_down(error)
+        except httptools.HttpParserError as error:
+            self._malformed(str(error))
+        if self._phase:
+            self._bound_the_rest(len(data), phase)
+
+    def eof_received(self) -> bool:
+        self._leave()
+        return False  # the transport sends what it holds and closes
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        self._transport = None
+        self.shared.connections.discard(self)
+
+    def pause_writing(self) -> None:
+        self._pipeline.pause()
+
+    def resume_writing(self) -> None:
+        self._pipeline.resume()
+
+    # -- the parser's side
+
+    def on_message_begin(self) -> None:
+        self._phase = _HEAD
+        self._since = self.shared.now
+        self._url = b""
+        self._headers = []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._phase = _BODY
+        self._fresh = False
+        if self._last:
+            return
+        shared = self.shared
+        self._head_size = 0
+        fields = self._headers
+        url = self._url
+        parser = self._parser
+        old = parser.get_http_version() != "1.1"
+        facts = self._facts
+        if facts is None or fields != self._fields or old or url[0] != 47 or len(url) > USUAL_URL:
+            facts = self._read_facts(url, fields, old=old)
+            if facts is None:
+                return
+        if facts.chunked:
+            self._headers = []  # trailers, which nobody reads
+        if facts.upgrade and parser.should_upgrade():
+            return  # the parser stops behind this head, and says so
+        keep_alive = parser.should_keep_alive()
+        method = parser.get_method()
+        trace_id = shared.ids.trace()
+        target = shared.targets.find(url) if method == b"POST" else None
+        exchange: Exchange
+        refusal = facts.refusal
+        if target is not None:
+            exchange = HotExchange(shared, self._pipeline, facts, target, trace_id, keep_alive, old)
+            refusal = refusal or target.error
+        else:
+            exchange = ColdExchange(shared, self._pipeline, facts, method, url, trace_id, keep_alive, old)
+        if not shared.accepting or shared.draining:
+            refusal = refusal or shared.refusal(method, origin_form(url))
+        self._incoming = exchange
+        self._limit = SMALL_BODY
+        if refusal is None and (facts.chunked or (facts.content_length or 0) > SMALL_BODY):
+            try:
+                self._limit = exchange.target.door.limit(exchange.target) if isinstance(exchange, HotExchange) else exchange.limit()
+                if (facts.content_length or 0) > self._limit:
+                    refusal = self._too_large()
+            except FornadaError as error:
+                refusal = error
+        if refusal is not None:
+            # After a refusal instead of `100 Continue` nobody knows whether the body comes: only closing keeps the two in step.
+            exchange.keep_alive = keep_alive and not facts.expect_continue and not facts.ambiguous
+            self._refuse_early(exchange, refusal)
+        elif facts.expect_continue and self._pipeline.empty and self._transport is not None:
+            self._transport.write(CONTINUE)
+
+    def on_body(self, data: bytes) -> None:
+        self._trappings = -1
+        exchange = self._incoming
+        if exchange is None:
+            self._throw_away(len(data))
+            return
+        exchange.size += len(data)
+        if exchange.size > self._limit:
+            self._refuse_early(exchange, self._too_large())
+        else:
+            exchange.chunks.append(data)
+
+    def on_message_complete(self) -> None:
+        self._phase = _IDLE
+        self._complete = True
+        self._since = self.shared.now
+        exchange = self._incoming
+        if exchange is not None:
+            self._incoming = None
+            self._pipeline.take(exchange)
+        else:
+            self._told = False
+
+    # -- the server's side
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being received or answered, or an answer is being sent."""
+        unsent = self._transport is not None and self._transport.get_write_buffer_size() > 0
+        return not self._pipeline.empty or self._phase is _BODY or unsent
+
+    def stop_taking(self) -> None:
+        """The node drains: an idle connection ends now, any other one with its answer."""
+        if not self.busy and self._phase is _IDLE and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def look_at_the_clock(self) -> None:
+        """Called every tick: ends what takes too long."""
+        now = self.shared.now
+        settings = self.shared.settings
+        waited = now - self._since
+        if self._pipeline.stalled(now):
+            self.abort()
+        elif self._lingering:
+            if waited > LINGER_S:
+                self.abort()
+        elif not self._pipeline.reading:
+            self._since = now  # it is we who don't listen
+        elif self._phase is _HEAD or (self._fresh and not self._last):
+            if waited > settings.header_timeout_s:
+                self._refuse_all(TooSlow(f"the request's headers were not complete within {settings.header_timeout_s:g} s"))
+        elif self._phase is _BODY:
+            if waited > settings.body_timeout_s:
+                self._refuse_all(TooSlow(f"no byte of the body came for {settings.body_timeout_s:g} s"))
+        elif self._pipeline.empty and waited > settings.idle_timeout_s and self._transport is not None:
+            self._transport.close()
+
+    # -- refusals
+
+    def _read_facts(self, url: bytes, fields: list[tuple[bytes, bytes]], *, old: bool) -> Facts | None:
+        """Facts of a request's headers; None where the request was refused already."""
+        limit = self.shared.settings.header_bytes
+        if len(url) + sum(len(name) + len(value) + 4 for name, value in fields) > limit:
+            self._refuse_all(_headers_too_large(limit))
+            return None
+        if old and self._parser.get_http_version() != "1.0":
+            self._refuse_all(BadRequest("only HTTP/1.1 and HTTP/1.0 are spoken here"))
+            return None
+        if url[:1] == b"/":
+            facts = read_facts(fields, self.shared.authenticator, old=old)
+            self._fields, self._facts = (None, None) if old else (fields, facts)
+            return facts
+        authority = authority_of(url)
+        if authority is None and url != b"*":
+            self._refuse_all(BadRequest("the request's target must be a path or an http address"))
+            return None
+        self._fields = self._facts = None
+        others = [pair for pair in fields if authority is None or pair[0].lower() != b"host"]
+        return read_facts([(b"host", authority), *others] if authority is not None else others, self.shared.authenticator, old=old)
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"Request is too large: this route takes bodies of at most {self._limit} bytes ({format_size(self._limit)})")
+
+    def _refuse_early(self, exchange: Exchange, refusal: FornadaError) -> None:
+        """Answers before the body has come. The rest of it is thrown away, so that the connection stays usable."""
+        exchange.early = refusal
+        exchange.chunks = []
+        if (exchange.facts.content_length or 0) - exchange.size > DRAIN_BYTES:
+            exchange.keep_alive = False
+        if not exchange.keep_alive:
+            self._last = True
+        self._incoming = None
+        self._told = True
+        self._thrown = 0
+        self._pipeline.take(exchange)
+
+    def _refuse_all(self, refusal: FornadaError) -> None:
+        """Answers something that is no whole request, and ends the connection."""
+        transport = self._transport
+        self._incoming = None
+        self._last = True
+        if transport is None or self._lingering:
+            return
+        if not self._pipeline.empty:
+            self._deferred = refusal
+            return
+        if self._told:
+            self._linger()
+            return
+        shared = self.shared
+        trace_id = shared.ids.trace()
+        found = problem(refusal, shared.cold.style(self._url.decode("latin-1")), trace_id)
+        shared.observer.answered(
+            request_id=trace_id, trace_id=trace_id, method="", route="", status=found.status, error=refusal, seconds=0.0
+        )
+        trace = trace_id.encode()
+        lines = shared.lines.of(found.status) + JSON_TYPE + header_lines(found.headers) + CLOSE
+        ids = b"cf-ai-req-id: %b\r\nx-request-id: %b\r\n" % (trace, trace)
+        transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, ids, len(found.body), found.body))
+        self._linger()
+
+    def _malformed(self, reason: str) -> None:
+        if self._last or self._lingering:
+            return  # bytes after the last request of a connection that closes
+        self._refuse_all(BadRequest(f"the request can't be read: {reason[:200]}"))
+
+    def _break_down(self, error: BaseException) -> None:
+        cause = error.__context__ or error
+        self.shared.observer.failed(where="connection", request_id="", error=cause)
+        self._refuse_all(InternalFault("the server failed; its log says more"))
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """No other protocol is spoken here: the request counts without its wish (RFC 9110, 7.8). Some clients wish it every time."""
+        if self._incoming is not None or self._last:
+            return
+        head = without_upgrade(self._parser.get_method(), self._url, self._headers)
+        self._parser = httptools.HttpRequestParser(self)
+        self.data_received(head + rest)
+
+    def _mend_target(self, data: bytes, phase: Phase) -> None:
+        """curl sends a path in unicode as it was typed. Only where the request begins with `data`."""
+        mended = with_ascii_target(data) if phase is _IDLE and not self._complete else None
+        if mended is None:
+            self._malformed("invalid character in the request's target")
+            return
+        self._parser = httptools.HttpRequestParser(self)
+        self._phase = _IDLE
+        self.data_received(mended)
+
+    def _bound_the_rest(self, size: int, before: Phase) -> None:
+        """The request isn't complete: bounds what comes beside its body, and notes that something came."""
+        limit = self.shared.settings.header_bytes
+        if self._phase is _HEAD:
+            # Where another request ended in the same bytes nobody knows how many of them are this head's: the next ones count.
+            self._head_size += 0 if self._complete else size
+            if self._head_size > limit:
+                self._refuse_all(_headers_too_large(limit))
+            return
+        self._since = self.shared.now
+        if self._trappings < 0 or before is not _BODY:
+            self._trappings = 0
+        else:
+            self._trappings += size
+            if self._trappings > limit:
+                self._refuse_all(_headers_too_large(limit))
+
+    # -- resting, leaving, ending
+
+    def _rest(self) -> None:
+        """Nothing is left to answer."""
+        self._since = self.shared.now
+        if self._deferred is not None:
+            self._refuse_all(self._deferred)
+
+    def _leave(self) -> None:
+        self._pipeline.leave()
+        self._incoming = None
+        self._last = True
+
+    def _throw_away(self, size: int) -> None:
+        self._thrown += size
+        if self._thrown > (LINGER_BYTES if self._lingering else DRAIN_BYTES):
+            self.abort()
+
+    def _close(self) -> None:
+        """An answer that ends the connection was written."""
+        self._last = True
+        self._pipeline.leave()
+        if self._phase is not _IDLE:
+            self._linger()
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _linger(self) -> None:
+        self._last = True
+        self._lingering = True
+        self._incoming = None
+        self._thrown = 0
+        self._since = monotonic()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            self._pipeline.read_anyway()
+            if transport.can_write_eof():
+                transport.write_eof()
+
+
+def _headers_too_large(limit: int) -> HeadersTooLarge:
+    return HeadersTooLarge(f"request line and headers take more than {limit} bytes ({format_size(limit)})")

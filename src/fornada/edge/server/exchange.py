@@ -1,0 +1,243 @@
+"""A request of a hot route and its answer, as the dialects see it (edge.calls.Exchange).
+
+RECEIVING ─complete─► STARTED ─reply/fail──────────────────► DONE
+                         └─begin─► STREAMING ─end/break_off──┘
+any ─the caller leaves─► LEFT          (what is told to it then is dropped)
+"""
+
+import enum
+from time import monotonic
+
+from fornada.core.errors import FornadaError
+from fornada.core.requests import Ticket
+from fornada.edge.calls import JSON_TYPE, Target
+from fornada.edge.headers import Facts
+from fornada.edge.observer import LEFT, OK, Meter, outcome_of
+from fornada.edge.problems import is_success, problem
+from fornada.edge.server.lines import CHUNKED, CLOSE, KEEP_OLD, LAST_CHUNK, chunk, header_lines
+from fornada.edge.server.pipeline import Pipeline
+from fornada.edge.server.shared import Shared
+
+REFUSED_BY_MODEL = "refused_by_model"
+"""Outcome of an answer for which model code chose a refusal's status."""
+
+
+class State(enum.Enum):
+    """See the module's docstring."""
+
+    RECEIVING = enum.auto()
+    STARTED = enum.auto()
+    STREAMING = enum.auto()
+    DONE = enum.auto()
+    LEFT = enum.auto()
+
+
+# The names of an enum's members cost a lookup each; the hot path does this several times a request.
+_STARTED, _STREAMING, _DONE, _LEFT = State.STARTED, State.STREAMING, State.DONE, State.LEFT
+
+
+class HotExchange:
+    """One request. Its connection's pipeline keeps answers in the order of requests."""
+
+    __slots__ = (
+        "chunks",
+        "early",
+        "facts",
+        "held",
+        "keep_alive",
+        "meter",
+        "old",
+        "output",
+        "owed",
+        "pipeline",
+        "request_id",
+        "shared",
+        "size",
+        "started",
+        "state",
+        "target",
+        "ticket",
+        "trace_id",
+        "unwanted",
+    )
+    exclusive = False
+    """Whether it must be alone on its connection (see ColdExchange)."""
+
+    def __init__(
+        self, shared: Shared, pipeline: Pipeline, facts: Facts, target: Target, trace_id: str, keep_alive: bool, old: bool
+    ) -> None:
+        self.shared = shared
+        self.pipeline = pipeline
+        self.facts = facts
+        self.target = target
+        self.trace_id = trace_id
+        self.request_id = facts.request_id or trace_id
+        self.keep_alive = keep_alive
+        self.old = old
+        self.chunks: list[bytes] = []
+        self.size = 0
+        self.meter: Meter | None = None
+        self.ticket: Ticket | None = None
+        self.state = State.RECEIVING
+        self.started = 0.0
+        self.early: FornadaError | None = None
+        """Refused before the body was read."""
+        self.held = b""
+        """The head of a stream whose first piece hasn't come yet."""
+        self.output: list[bytes] | None = None
+        """What waits for the answers of earlier requests of the connection."""
+        self.owed = 0
+        """Bytes of the stream that the ticket hasn't been told of yet."""
+        self.unwanted = False
+        """The caller was refused while the work goes on."""
+
+    def start(self) -> None:
+        """The request is complete, or refused early: hands it to its door."""
+        self.started = monotonic()
+        self.state = _STARTED
+        if self.early is not None:
+            self.fail(self.early)
+        else:
+            self.target.door.handle(self)
+
+    def body(self) -> bytes:
+        chunks = self.chunks
+        self.chunks = []
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole answer is told."""
+        return self.state is _DONE
+
+    def hold(self, ticket: Ticket) -> None:
+        """Keeps the caller's hold on the submitted request."""
+        if self.state is _LEFT or self.unwanted:
+            ticket.leave()
+            return
+        self.ticket = ticket
+        if self.owed:
+            self.settle()
+
+    def reply(self, status: int, lines: bytes, parts: tuple[bytes | memoryview, ...], run_s: float) -> None:
+        if self.state is not _STARTED:
+            return
+        self.state = _DONE
+        if self.meter is not None:
+            self.meter.done(OK if is_success(status) else REFUSED_BY_MODEL, monotonic() - self.started, run_s)
+        if self.shared.verbose:
+            self._tell(status, None)
+        length = 0
+        for part in parts:
+            length += len(part)
+        self.pipeline.answered(self, b"".join((self._head(status, lines), b"content-length: %d\r\n\r\n" % length, *parts)))
+
+    def fail(self, error: FornadaError, *, from_model: bool = False) -> None:
+        if self.state is not _STARTED:
+            return
+        self.state = _DONE
+        found = problem(error, self.target.style, self.trace_id, from_model=from_model)
+        if found.close:
+            self.keep_alive = False
+        self._count(error)
+        self._tell(found.status, error)
+        lines = JSON_TYPE + header_lines(found.headers)
+        self.pipeline.answered(self, b"%bcontent-length: %d\r\n\r\n%b" % (self._head(found.status, lines), len(found.body), found.body))
+
+    def give_up(self, error: FornadaError) -> None:
+        self.fail(error, from_model=True)
+        self.unwanted = True
+        if self.ticket is not None:
+            self.ticket.leave()
+
+    def begin(self, lines: bytes) -> None:
+        if self.state is not _STARTED:
+            return
+        self.state = _STREAMING
+        if self.old:
+            self.keep_alive = False  # HTTP/1.0 knows no chunks: the end of the connection ends the body
+        self.held = self._head(200, lines) + (b"\r\n" if self.old else CHUNKED)
+
+    def write(self, data: bytes, count: int) -> None:
+        if self.state is not _STREAMING:
+            return
+        self.owed += count
+        if not data:  # an empty chunk would end the body
+            return
+        piece = data if self.old else chunk(data)
+        if self.held:
+            piece, self.held = self.held + piece, b""
+            if self.meter is not None:
+                self.meter.first_item(monotonic() - self.started)
+        if self.pipeline.wrote(self, piece):
+            self.settle()
+
+    def took(self, count: int) -> None:
+        self.owed += count
+        self.settle()
+
+    def settle(self) -> None:
+        """What was written has left, or is on its way within the transport's bound: lets the runner send as much again."""
+        count = self.owed
+        if count and self.ticket is not None:
+            self.owed = 0
+            self.ticket.taken(count)
+
+    def end(self, run_s: float) -> None:
+        if self.state is not _STREAMING:
+            return
+        self.state = _DONE
+        if self.meter is not None:
+            self.meter.done(OK, monotonic() - self.started, run_s)
+        if self.shared.verbose:
+            self._tell(200, None)
+        self.pipeline.answered(self, self.held + (b"" if self.old else LAST_CHUNK))
+
+    def break_off(self, data: bytes, error: FornadaError) -> None:
+        if self.state is not _STREAMING:
+            return
+        self.state = _DONE
+        self._count(error)
+        self.keep_alive = False
+        self.pipeline.answered(self, self.held + (data if self.old or not data else chunk(data)))
+
+    def leave(self) -> None:
+        """The caller has gone."""
+        if self.state in (_DONE, _LEFT):
+            return
+        self.state = _LEFT
+        if self.meter is not None:
+            self.meter.done(LEFT, monotonic() - self.started, 0.0)
+        if self.ticket is not None:
+            self.ticket.leave()
+
+    def _head(self, status: int, lines: bytes) -> bytes:
+        shared = self.shared
+        trace = self.trace_id.encode()
+        request = trace if self.request_id is self.trace_id else self.request_id.encode()
+        if shared.draining:
+            self.keep_alive = False
+        persistence = b"" if self.keep_alive and not self.old else (KEEP_OLD if self.keep_alive else CLOSE)
+        return b"%b%bcf-ai-req-id: %b\r\nx-request-id: %b\r\n%b%b" % (
+            shared.lines.of(status),
+            lines,
+            trace,
+            request,
+            self.facts.cors,
+            persistence,
+        )
+
+    def _tell(self, status: int, error: FornadaError | None) -> None:
+        self.shared.observer.answered(
+            request_id=self.request_id,
+            trace_id=self.trace_id,
+            method="POST",
+            route=self.target.name,
+            status=status,
+            error=error,
+            seconds=monotonic() - self.started,
+        )
+
+    def _count(self, error: FornadaError) -> None:
+        meter = self.meter or self.shared.unnamed
+        meter.done(outcome_of(error), monotonic() - self.started, 0.0)

@@ -1,0 +1,198 @@
+"""The answers of one connection, in the order of its requests, and how much may lie in memory.
+
+    take ─may start─► running ─answered, and all before it─► written
+      └─otherwise─► parked ─an answer made room─► running
+
+Inference requests of one connection run side by side; any other request waits for those before it, and those behind wait for
+it. What is answered out of turn is held until its turn.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+AHEAD = 64
+"""Requests of one connection that run at the same time; further ones wait, already read."""
+PARKED = 64
+"""Waiting requests at which reading stops."""
+WRITE_HIGH, WRITE_LOW = 64 * 1024, 16 * 1024
+"""Unsent bytes of a connection at which a stream is held back, and at which it goes on."""
+UNREAD = 4 * 1024 * 1024
+"""Unsent bytes of finished answers at which no further requests are read."""
+STALLED_S = 60.0
+"""A caller that takes nothing of its answer for so long is cut off."""
+
+
+class Turn(Protocol):
+    """What the pipeline needs of an exchange."""
+
+    keep_alive: bool
+    exclusive: bool
+    """Must run alone: what an operator's requests do depends on their order."""
+    output: list[bytes] | None
+    """Bytes of its answer that came before its turn."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole answer is told."""
+
+    def start(self) -> None: ...
+
+    def settle(self) -> None:
+        """The transport takes more."""
+
+    def leave(self) -> None: ...
+
+
+class Pipeline:
+    """See the module's docstring."""
+
+    __slots__ = ("_advancing", "_on_close", "_on_idle", "_stalled", "parked", "paused", "reading", "running", "transport")
+
+    def __init__(self, *, on_close: Callable[[], None], on_idle: Callable[[], None]) -> None:
+        """`on_close`: an answer that ends the connection was written. `on_idle`: nothing is left to answer."""
+        self.transport: asyncio.Transport | None = None
+        self.running: deque[Turn] = deque()
+        self.parked: deque[Turn] = deque()
+        self.paused = False
+        """The transport has more to send than it likes."""
+        self.reading = True
+        self._advancing = False
+        self._stalled: tuple[int, float] | None = None
+        self._on_close = on_close
+        self._on_idle = on_idle
+
+    def open(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+
+    @property
+    def empty(self) -> bool:
+        return not self.running and not self.parked
+
+    def take(self, turn: Turn) -> None:
+        """A request is complete: starts it, or lets it wait."""
+        if self.parked or not self._may_start(turn):
+            self.parked.append(turn)
+            if len(self.parked) >= PARKED:
+                self._read_no_further()
+            return
+        self.running.append(turn)
+        turn.start()
+        if self.paused and self.transport is not None and self.transport.get_write_buffer_size() > UNREAD:
+            self._read_no_further()
+
+    def answered(self, turn: Turn, data: bytes) -> None:
+        """The last (perhaps the only) bytes of an answer."""
+        running = self.running
+        transport = self.transport
+        if transport is None or not running:
+            return
+        if running[0] is not turn:
+            _held(turn).append(data)
+            return
+        running.popleft()
+        if turn.output:
+            data = b"".join((*turn.output, data))
+        transport.write(data)
+        if not turn.keep_alive:
+            self._on_close()
+        elif running or self.parked:
+            self._advance()
+        else:
+            self._on_idle()
+
+    def wrote(self, turn: Turn, data: bytes) -> bool:
+        """A piece of a streamed answer. Says whether the transport takes more."""
+        running = self.running
+        if self.transport is None or not running:
+            return False
+        if running[0] is not turn:
+            _held(turn).append(data)
+            return False
+        self.transport.write(data)
+        return not self.paused
+
+    def leave(self) -> None:
+        """The caller has gone."""
+        for turn in (*self.running, *self.parked):
+            turn.leave()
+        self.running.clear()
+        self.parked.clear()
+
+    def pause(self) -> None:
+        """The transport is full."""
+        self.paused = True
+        self._stalled = None
+
+    def resume(self) -> None:
+        """The transport takes more."""
+        self.paused = False
+        if self.running:
+            self.running[0].settle()
+        self._read_on()
+
+    def stalled(self, now: float) -> bool:
+        """Whether the caller has taken nothing for too long. To be asked now and then while `paused`."""
+        if not self.paused or self.transport is None:
+            return False
+        unsent = self.transport.get_write_buffer_size()
+        if self._stalled is None or unsent < self._stalled[0]:
+            self._stalled = (unsent, now)
+        return now - self._stalled[1] > STALLED_S
+
+    def read_anyway(self) -> None:
+        """Reads on whatever lies in memory: what comes will be thrown away."""
+        if not self.reading and self.transport is not None:
+            self.reading = True
+            self.transport.resume_reading()
+
+    def _may_start(self, turn: Turn) -> bool:
+        running = self.running
+        if not running:
+            return True
+        return len(running) < AHEAD and not turn.exclusive and not running[-1].exclusive
+
+    def _advance(self) -> None:
+        """Writes what was held and is due now, then starts what was parked. Not recursive: a start may answer at once."""
+        if self._advancing:
+            return
+        self._advancing = True
+        running, parked, transport = self.running, self.parked, self.transport
+        while transport is not None and (running or parked):
+            if running and (front := running[0]).output:
+                transport.write(b"".join(front.output))
+                front.output = []
+                if not self.paused:
+                    front.settle()
+                if front.finished:
+                    running.popleft()
+                    if not front.keep_alive:
+                        self._on_close()
+                    continue
+            if not parked or not self._may_start(parked[0]):
+                break
+            turn = parked.popleft()
+            running.append(turn)
+            turn.start()
+        self._advancing = False
+        self._read_on()
+        if not running and not parked:
+            self._on_idle()
+
+    def _read_no_further(self) -> None:
+        if self.reading and self.transport is not None:
+            self.reading = False
+            self.transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if not self.reading and not self.paused and len(self.parked) < PARKED // 2 and self.transport is not None:
+            self.reading = True
+            self.transport.resume_reading()
+
+
+def _held(turn: Turn) -> list[bytes]:
+    if turn.output is None:
+        turn.output = []
+    return turn.output

@@ -1,0 +1,93 @@
+"""What all connections of a server share."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from fornada.core.errors import FornadaError, Unavailable
+from fornada.core.ports import Clock, OperationsPort
+from fornada.core.settings import ServerSettings
+from fornada.edge.auth import Authenticator
+from fornada.edge.ids import Ids
+from fornada.edge.observer import Observer
+from fornada.edge.problems import Style
+from fornada.edge.server.lines import StatusLines
+from fornada.edge.targets import Targets
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from fornada.edge.server.connection import Connection
+
+OPEN_WHILE_DRAINING = ("/health/", "/metrics", "/api/v1/")
+"""Paths that are read (GET) also while the node starts or drains: operators look at it just then."""
+
+
+class ColdRoutes(Protocol):
+    """What the bridge asks about routes before the application sees a request."""
+
+    def limit(self, method: str, path: str) -> int:
+        """Bytes that a body may have."""
+
+    def style(self, path: str) -> Style:
+        """In which style a refusal is told."""
+
+
+class Shared:
+    """Settings, tables and the state of the server, for its connections."""
+
+    def __init__(
+        self,
+        *,
+        settings: ServerSettings,
+        targets: Targets,
+        authenticator: Authenticator,
+        operations: OperationsPort,
+        observer: Observer,
+        clock: Clock,
+        cold: ColdRoutes,
+        app: "ASGIApp",
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.settings = settings
+        self.targets = targets
+        self.authenticator = authenticator
+        self.observer = observer
+        self.clock = clock
+        self.cold = cold
+        self.app = app
+        self.loop = loop
+        self.ids = Ids()
+        self.unnamed = observer.meter("")
+        """Counts refusals of requests whose model was never known."""
+        self.verbose = observer.verbose
+        """Whether successes of hot routes are logged, too."""
+        self.lines = StatusLines()
+        self.connections: set[Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Running requests of the cold routes."""
+        self.now = time.monotonic()
+        """As of the last tick: enough for timeouts of seconds."""
+        self.draining = False
+        self.accepting = False
+        self._operations = operations
+        self.tick()
+
+    def tick(self) -> None:
+        """Looks at the clocks and at the node."""
+        self.now = time.monotonic()
+        self.lines.turn(self.clock.wall())
+        health = self._operations.health()
+        self.accepting = health.accepting and not health.draining
+
+    def refusal(self, method: bytes, path: bytes) -> FornadaError | None:
+        """Why a new request can't be taken now."""
+        if self.accepting and not self.draining:
+            return None
+        if not self.draining:
+            self.tick()  # while it starts, each request looks again: the first one after the start must not be refused
+            if self.accepting:
+                return None
+        if method in (b"GET", b"HEAD") and path.decode("latin-1").startswith(OPEN_WHILE_DRAINING):
+            return None
+        return Unavailable("the node is shutting down" if self.draining else "the node isn't accepting requests", retry_after_s=1)

@@ -1,0 +1,221 @@
+"""JSON Schemas of the task types' inputs and outputs (WORKERS_AI.md, 5).
+
+Fields that aren't named are let through: real clients send more than the contract lists. `null` counts as absent wherever a
+field isn't required, since clients fill in what the user left out with null.
+"""
+
+from typing import Any
+
+Object = dict[str, Any]
+
+
+def _object(description: str, properties: Object, *, required: tuple[str, ...] = ()) -> Object:
+    shown = {name: schema if name in required else _nullable(schema) for name, schema in properties.items()}
+    found: Object = {"type": "object", "description": description, "properties": shown, "additionalProperties": True}
+    if required:
+        found["required"] = list(required)
+    return found
+
+
+def _nullable(schema: Object) -> Object:
+    kind = schema.get("type")
+    if isinstance(kind, str) and "enum" not in schema:
+        return {**schema, "type": [kind, "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _text(description: str, **more: Any) -> Object:
+    return {"type": "string", "description": description, **more}
+
+
+def _number(description: str, **more: Any) -> Object:
+    return {"type": "number", "description": description, **more}
+
+
+def _integer(description: str, **more: Any) -> Object:
+    return {"type": "integer", "description": description, **more}
+
+
+def _flag(description: str) -> Object:
+    return {"type": "boolean", "description": description}
+
+
+def _binary(what: str) -> Object:
+    return {
+        "description": f"{what}: bytes as numbers, base64, or a data URI. The whole body may also be the bytes themselves.",
+        "oneOf": [
+            {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}, "minItems": 1},
+            {"type": "string", "minLength": 1},
+        ],
+    }
+
+
+_SCORE = {"type": "number", "minimum": 0, "maximum": 1}
+_ONE_OR_MORE_TEXTS: Object = {
+    "description": "A text, or 1 to 100 of them",
+    "oneOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": 100},
+    ],
+}
+_USAGE: Object = {
+    "type": "object",
+    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")},
+}
+
+ANYTHING_IN: Object = {"type": "object", "description": "Whatever the model's own documentation says", "additionalProperties": True}
+ANYTHING_OUT: Object = {"description": "Whatever the model's own documentation says"}
+
+TEXT_IN = _object("A text", {"text": _text("The text", minLength=1)}, required=("text",))
+IMAGE_IN = _object("A picture", {"image": _binary("The picture")}, required=("image",))
+LABELS_OUT: Object = {
+    "type": "array",
+    "description": "Labels with their scores",
+    "items": {"type": "object", "properties": {"label": {"type": "string"}, "score": _SCORE}, "required": ["label", "score"]},
+}
+DETECTIONS_OUT: Object = {
+    "type": "array",
+    "description": "What was found, with its place in pixels from the upper left corner",
+    "items": {
+        "type": "object",
+        "properties": {
+            "label": {"type": "string"},
+            "score": _SCORE,
+            "box": {"type": "object", "properties": {name: {"type": "number"} for name in ("xmin", "ymin", "xmax", "ymax")}},
+        },
+    },
+}
+EMBEDDINGS_IN = _object(
+    "Texts to embed",
+    {
+        "text": _ONE_OR_MORE_TEXTS,
+        "pooling": _text("How tokens become one vector; results of the two can't be compared", enum=["mean", "cls"], default="mean"),
+        "truncate_inputs": _flag("Cut texts that are too long instead of refusing them"),
+    },
+    required=("text",),
+)
+EMBEDDINGS_OUT = _object(
+    "Vectors in the order of the texts",
+    {
+        "shape": {"type": "array", "items": {"type": "integer"}},
+        "data": {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}},
+        "pooling": {"type": "string"},
+    },
+    required=("shape", "data"),
+)
+SPEECH_IN = _object(
+    "Recorded speech",
+    {
+        "audio": _binary("The recording"),
+        "source_lang": _text("Language that is spoken"),
+        "target_lang": _text("Language to write"),
+        "language": _text("Language that is spoken"),
+        "task": _text("What to do", enum=["transcribe", "translate"]),
+        "initial_prompt": _text("Words that were said before"),
+        "vad_filter": _flag("Leave out what is no speech"),
+    },
+    required=("audio",),
+)
+SPEECH_OUT = _object(
+    "What was said",
+    {
+        "text": {"type": "string"},
+        "word_count": {"type": "integer"},
+        "words": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"word": {"type": "string"}, "start": {"type": "number"}, "end": {"type": "number"}}},
+        },
+        "vtt": {"type": "string"},
+    },
+    required=("text",),
+)
+TRANSLATION_IN = _object(
+    "A text to translate",
+    {
+        "text": _text("The text", minLength=1),
+        "source_lang": _text("Its language", default="en"),
+        "target_lang": _text("The language wanted"),
+    },
+    required=("text", "target_lang"),
+)
+TRANSLATION_OUT = _object("The translation", {"translated_text": {"type": "string"}}, required=("translated_text",))
+SUMMARY_IN = _object(
+    "A text to shorten",
+    {
+        "input_text": _text("The text", minLength=1),
+        "max_length": _integer("Most tokens of the summary", minimum=1, default=1024),
+    },
+    required=("input_text",),
+)
+SUMMARY_OUT = _object("The summary", {"summary": {"type": "string"}}, required=("summary",))
+TEXT_TO_IMAGE_IN = _object(
+    "What to draw",
+    {
+        "prompt": _text("What the picture should show", minLength=1),
+        "negative_prompt": _text("What it should not"),
+        "height": _integer("Pixels", minimum=256, maximum=2048),
+        "width": _integer("Pixels", minimum=256, maximum=2048),
+        "image": _binary("A picture to begin with"),
+        "image_b64": _binary("A picture to begin with"),
+        "mask": _binary("Where to paint"),
+        "num_steps": _integer("Steps", minimum=1, maximum=20, default=20),
+        "steps": _integer("Steps", minimum=1),
+        "strength": _number("How far from the picture it may go", minimum=0, maximum=1, default=1),
+        "guidance": _number("How closely to follow the prompt", default=7.5),
+        "seed": _integer("Seed"),
+    },
+    required=("prompt",),
+)
+TEXT_TO_IMAGE_OUT: Object = {"description": "The picture: image/png or image/jpeg as it is, or base64 in `image`"}
+IMAGE_TO_TEXT_IN = _object(
+    "A picture to describe",
+    {
+        "image": _binary("The picture"),
+        "prompt": _text("What to say of it"),
+        "max_tokens": _integer("Most tokens of the answer", minimum=1, default=512),
+        "temperature": _number("Randomness", minimum=0, maximum=5),
+    },
+    required=("image",),
+)
+IMAGE_TO_TEXT_OUT = _object("The description", {"description": {"type": "string"}})
+TEXT_TO_SPEECH_IN: Object = {
+    **_object(
+        "A text to say", {"text": _text("The text", minLength=1), "prompt": _text("The text", minLength=1), "lang": _text("Its language")}
+    ),
+    "anyOf": [{"required": ["text"]}, {"required": ["prompt"]}],
+}
+TEXT_TO_SPEECH_OUT: Object = {"description": "The sound: audio/mpeg as it is, or base64 in `audio`"}
+
+_GENERATION: Object = {
+    "stream": _flag("Send the answer piece by piece"),
+    "raw": {"description": "No chat template", "oneOf": [{"type": "boolean"}, {"enum": ["true", "false"]}]},
+    "max_tokens": _integer("Most tokens of the answer", minimum=1, default=256),
+    "temperature": _number("Randomness", minimum=0, maximum=5, default=0.6),
+    "top_p": _number("Share of probability to choose from", minimum=0, maximum=2),
+    "top_k": _integer("Number of tokens to choose from", minimum=1),
+    "seed": _integer("Seed"),
+    "repetition_penalty": _number("Against repetition", minimum=0, maximum=2),
+    "frequency_penalty": _number("Against frequent words", minimum=-2, maximum=2),
+    "presence_penalty": _number("Against words that were there", minimum=-2, maximum=2),
+}
+TEXT_GENERATION_IN: Object = {
+    **_object(
+        "A prompt or a conversation",
+        {
+            "prompt": _text("Text to go on from", minLength=1),
+            "messages": {
+                "type": "array",
+                "description": "The conversation so far",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "properties": {"role": {"type": "string"}, "content": {"type": ["string", "array", "null"]}},
+                    "required": ["role"],
+                },
+            },
+            **_GENERATION,
+        },
+    ),
+    "oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
+}
+TEXT_GENERATION_OUT = _object("The text", {"response": {"type": ["string", "object"]}, "usage": _USAGE})

@@ -1,0 +1,160 @@
+"""What a model's inputs must look like: its JSON Schemas, compiled once a version.
+
+A schema that lets everything through isn't applied at all: such a body is only checked for being JSON, and goes to the runner
+as it came. Schemas are hostile, too: they can't fetch anything, and their patterns run in linear time.
+"""
+
+import os.path
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+from fornada.core.errors import BadRequest, InvalidSpec
+from fornada.core.names import VersionDigest
+from fornada.core.ports import CatalogPort, Resolved
+from fornada.edge.observer import Meter, Observer
+from fornada.edge.schema_errors import describe
+from fornada.edge.tasks import Schema, Task, task_of
+
+KEPT = 4096
+"""Contracts remembered. A contract is small; a catalogue has hundreds of models."""
+SCHEMA_BYTES = 1024 * 1024
+_WORDS_WITHOUT_FORCE = frozenset(
+    ["$comment", "$id", "$schema", "additionalProperties", "default", "deprecated", "description", "examples", "title", "type"]
+)
+
+
+class Contract:
+    """What the edge needs to know of one version of a model."""
+
+    __slots__ = (
+        "binary",
+        "drop_nulls",
+        "input",
+        "max_body",
+        "meter",
+        "objects_only",
+        "open",
+        "output",
+        "properties",
+        "raw",
+        "required",
+        "task",
+        "validator",
+    )
+
+    def __init__(self, task: Task, *, input: Schema | None, output: Schema | None, max_body: int, meter: Meter) -> None:
+        """`input` and `output` are the model's own schemas, where it has any. Raises InvalidSpec for one that isn't valid."""
+        self.task = task
+        self.meter = meter
+        self.max_body = max_body
+        self.input: Schema = task.input if input is None else input
+        self.output: Schema = task.output if output is None else output
+        properties = self.input.get("properties")
+        self.properties: Mapping[str, Any] = properties if isinstance(properties, dict) else {}
+        required = self.input.get("required")
+        self.required = frozenset(required) if isinstance(required, list) else frozenset()
+        self.drop_nulls = input is None and bool(self.properties)
+        """`null` means absent in the schemas of tasks; a model's own schema says itself what null means."""
+        self.raw = task.raw
+        self.binary = frozenset(task.binary)
+        self.open = _lets_everything_through(self.input)
+        self.objects_only = self.input.get("type") == "object"
+        self.validator = None if self.open else compiled(self._checked())
+
+    def check(self, value: object) -> None:
+        """Raises BadRequest that names the field. Binary fields are left out: whoever turned them into bytes has checked them."""
+        if self.validator is None:
+            return
+        try:
+            valid = self.validator.is_valid(value)
+        except ValueError:  # its own bound of nesting
+            raise BadRequest("the input is nested too deeply") from None
+        if not valid:
+            raise BadRequest(describe(self.validator.iter_errors(value)))
+
+    def _checked(self) -> dict[str, Any]:
+        """The input's schema as it is applied: bytes stand for themselves."""
+        if not self.binary & self.properties.keys():
+            return dict(self.input)
+        return {**self.input, "properties": {name: True if name in self.binary else schema for name, schema in self.properties.items()}}
+
+
+class Contracts:
+    """The contracts of all versions that were asked for."""
+
+    def __init__(self, *, observer: Observer, catalog: CatalogPort) -> None:
+        self._observer = observer
+        self._catalog = catalog
+        self._meters: dict[str, Meter] = {}
+        self._kept: dict[VersionDigest, Contract] = {}
+
+    def of(self, resolved: Resolved) -> Contract:
+        """The contract of what a reference means. Raises InvalidSpec where the model's own schema can't be used."""
+        digest = resolved.version or resolved.entry.stable.digest
+        found = self._kept.get(digest)
+        if found is None:
+            found = self._read(resolved, digest)
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[digest] = found
+        return found
+
+    def _read(self, resolved: Resolved, digest: VersionDigest) -> Contract:
+        name, stable = resolved.entry.name, resolved.entry.stable
+        version = stable if stable.digest == digest else self._catalog.version(name, digest)
+        meter = self._meters.get(name)
+        if meter is None:
+            meter = self._meters[name] = self._observer.meter(name)
+        spec = version.spec
+        return Contract(
+            task_of(spec.task),
+            input=read_schema(version.folder, spec.schema.input) if spec.schema.input else None,
+            output=read_schema(version.folder, spec.schema.output) if spec.schema.output else None,
+            max_body=spec.serving.max_body,
+            meter=meter,
+        )
+
+
+def read_schema(folder: str, path: str) -> Schema:
+    """A schema file of a bundle. Raises InvalidSpec."""
+    try:
+        with open(os.path.join(folder, path), "rb") as file:
+            text = file.read(SCHEMA_BYTES + 1)
+    except OSError as error:
+        raise InvalidSpec(f"the model's {path} can't be read: {error.strerror}") from None
+    if len(text) > SCHEMA_BYTES:
+        raise InvalidSpec(f"the model's {path} has more than {SCHEMA_BYTES} bytes")
+    try:
+        schema = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        raise InvalidSpec(f"the model's {path} is no JSON") from None
+    if schema is True:
+        return {}
+    if not isinstance(schema, dict):
+        raise InvalidSpec(f"the model's {path} is no JSON Schema: it must be an object")
+    return schema
+
+
+def compiled(schema: Schema) -> jsonschema_rs.Validator:
+    """A validator that fetches nothing. Raises InvalidSpec."""
+    try:
+        return jsonschema_rs.validator_for(
+            dict(schema), offline=True, retriever=_fetch_nothing, pattern_options=jsonschema_rs.RegexOptions(), mask="it"
+        )
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError) as error:
+        raise InvalidSpec(f"the model's schema can't be used: {str(error).splitlines()[0][:300]}") from None
+
+
+def _fetch_nothing(uri: str) -> Any:
+    raise ValueError(f"schemas can't refer to {uri[:100]}: nothing is fetched")
+
+
+def _lets_everything_through(schema: Schema) -> bool:
+    return (
+        schema.keys() <= _WORDS_WITHOUT_FORCE
+        and schema.get("additionalProperties", True) in (True, {})
+        and schema.get("type", "object") == "object"
+    )

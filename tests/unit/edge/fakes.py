@@ -1,0 +1,311 @@
+"""A catalogue, a node and an operator's desk in memory, and an edge that serves them on a real loopback socket."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import uvloop
+
+from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, UnknownModel
+from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
+from fornada.core.ports import Entry, Health, LogLine, ModelView, Resolved, Version
+from fornada.core.requests import AnswerHead, InferenceRequest, InvokeHead, Sink
+from fornada.core.settings import AuthSettings, ServerSettings
+from fornada.core.specs import ModelSpec, spec_from_table
+from fornada.edge.server import Server
+from tests.bounds import bound
+
+LOCAL = AccountId("local")
+
+
+def version_of(spec: ModelSpec, digest: str = "a" * 64, folder: str = "/nowhere") -> Version:
+    return Version(
+        model=ModelName(spec.name), digest=VersionDigest(digest), account=LOCAL, spec=spec, folder=folder, lock="", created=1700000000.0
+    )
+
+
+class FakeCatalog:
+    """Models by name. `add` registers one from the tables of a model.toml."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, Entry] = {}
+        self.bundles: list[tuple[bytes, str | None, str]] = []
+
+    def add(self, name: str, *, folder: str = "/nowhere", **tables: Any) -> Entry:
+        version = version_of(spec_from_table({"name": name, **tables}), digest=f"{len(self.models) + 1:064x}", folder=folder)
+        entry = Entry(name=version.model, account=LOCAL, stable=version, versions=(version.digest,))
+        self.models[name] = entry
+        return entry
+
+    def resolve(self, reference: Reference, account: AccountId) -> Resolved:
+        for name, entry in self.models.items():
+            if reference.name == name or reference.name in entry.stable.spec.aliases:
+                digest = entry.stable.digest
+                if reference.label == "canary" or (reference.version and not digest.startswith(reference.version)):
+                    break
+                return Resolved(entry, entry.stable.spec, digest if reference.version else None)
+        raise UnknownModel(f"nothing is called {reference.name}")
+
+    def entry(self, name: ModelName) -> Entry | None:
+        return self.models.get(name)
+
+    def version(self, name: ModelName, digest: VersionDigest) -> Version:
+        return self.models[name].stable
+
+    def reload(self, name: ModelName) -> None:
+        pass
+
+    def entries(self, account: AccountId) -> Sequence[Entry]:
+        return [self.models[name] for name in sorted(self.models)]
+
+    async def deploy(self, bundle: bytes, *, name: str | None, account: AccountId, label: str) -> Version:
+        if bundle == b"bad":
+            raise InvalidSpec("model.toml has no name")
+        self.bundles.append((bundle, name, label))
+        return self.add(name or "@local/unnamed").stable
+
+    async def remove(self, reference: Reference, *, account: AccountId) -> None:
+        if self.models.pop(reference.name, None) is None:
+            raise UnknownModel("nothing of that name")
+
+
+@dataclass
+class Submitted:
+    """A request that reached the node, its sink, and what the caller did."""
+
+    request: InferenceRequest
+    sink: Sink
+    left: bool = False
+    taken: int = 0
+
+    @property
+    def head(self) -> InvokeHead:
+        return msgspec.json.decode(self.request.head, type=InvokeHead)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(bytes(piece) for piece in self.request.body)
+
+    @property
+    def pieces(self) -> dict[str, bytes]:
+        """The body by the names of its parts; "" is the JSON object, or the whole of a body without parts."""
+        if not self.head.parts:
+            return {"": self.body}
+        found, at = {}, 0
+        for name, size in self.head.parts:
+            found[name] = self.body[at : at + size]
+            at += size
+        return found
+
+
+@dataclass
+class _Ticket:
+    submitted: Submitted
+
+    def leave(self) -> None:
+        self.submitted.left = True
+
+    def taken(self, count: int) -> None:
+        self.submitted.taken += count
+
+
+Behaviour = Callable[[Submitted], None]
+
+
+def echo(submitted: Submitted) -> None:
+    """Answers {"echo": the JSON part} with the sizes of the other parts."""
+    pieces = submitted.pieces
+    files = {name: len(data) for name, data in pieces.items() if name}
+    body = pieces[""]
+    submitted.sink.answer(AnswerHead(), b'{"echo":%b,"files":%b}' % (body, msgspec.json.encode(files)))
+
+
+def stay_silent(submitted: Submitted) -> None:
+    """Keeps the caller waiting."""
+
+
+def refuse(error: FornadaError) -> Behaviour:
+    return lambda submitted: submitted.sink.refuse(error)
+
+
+def answer(body: bytes, **head: Any) -> Behaviour:
+    return lambda submitted: submitted.sink.answer(AnswerHead(**head), body)
+
+
+def items(*data: bytes, error: FornadaError | None = None, **head: Any) -> Behaviour:
+    """A whole stream at once."""
+
+    def play(submitted: Submitted) -> None:
+        submitted.sink.stream_begins(AnswerHead(**head))
+        for item in data:
+            submitted.sink.item(item)
+        submitted.sink.stream_ends(error)
+
+    return play
+
+
+class FakeInference:
+    """A node that does what `behaviour` says with each request."""
+
+    def __init__(self) -> None:
+        self.requests: list[Submitted] = []
+        self.behaviour: Behaviour = echo
+
+    def submit(self, request: InferenceRequest, sink: Sink) -> _Ticket:
+        submitted = Submitted(request, sink)
+        self.requests.append(submitted)
+        self.behaviour(submitted)
+        return _Ticket(submitted)
+
+    @property
+    def last(self) -> Submitted:
+        return self.requests[-1]
+
+
+@dataclass
+class FakeOperations:
+    """Remembers what it was asked to do."""
+
+    healthy: Health = field(default_factory=lambda: Health(accepting=True, draining=False, loop_age_s=0.0))
+    done: list[tuple[Any, ...]] = field(default_factory=list)
+    log: list[LogLine] = field(default_factory=list)
+    happens: list[Mapping[str, Any]] = field(default_factory=list)
+    goes_on: bool = False
+    """Whether logs and events go on after what is there."""
+
+    def view(self, name: ModelName) -> ModelView:
+        return ModelView(
+            name=name,
+            aliases=[],
+            task="custom",
+            engine="python",
+            version="a" * 64,
+            state="stopped",
+            why="nothing has asked for it yet",
+            declared_bytes=0,
+            peak_bytes=0,
+            last_used=None,
+            versions=[],
+            instances=[],
+        )
+
+    def views(self, account: AccountId) -> Sequence[ModelView]:
+        return [self.view(ModelName("@test/a"))]
+
+    async def load(self, name: ModelName, *, deadline: Instant) -> ModelView:
+        self.done.append(("load", name, round(deadline - time.monotonic())))
+        if name == "@test/slow":
+            await asyncio.sleep(bound(60))
+        return self.view(name)
+
+    async def unload(self, name: ModelName, *, grace_s: float | None) -> ModelView:
+        self.done.append(("unload", name, grace_s))
+        return self.view(name)
+
+    async def sleep(self, name: ModelName) -> ModelView:
+        self.done.append(("sleep", name))
+        return self.view(name)
+
+    async def pin(self, name: ModelName, *, pinned: bool) -> ModelView:
+        self.done.append(("pin", name, pinned))
+        return self.view(name)
+
+    async def reset(self, name: ModelName) -> ModelView:
+        self.done.append(("reset", name))
+        if name == "@test/broken":
+            raise ZeroDivisionError("a bug, quoting the request: sesame")
+        return self.view(name)
+
+    def why(self, name: ModelName) -> Mapping[str, Any]:
+        return {"model": name, "state": "stopped", "summary": "nothing has asked for it yet"}
+
+    async def logs(self, name: ModelName, *, follow: bool, last: int) -> AsyncIterator[LogLine]:
+        for line in self.log[-last:]:
+            yield line
+        if follow and self.goes_on:
+            await asyncio.sleep(bound(60))
+
+    def devices(self) -> Sequence[Mapping[str, Any]]:
+        return [{"id": "cpu", "total_bytes": 1, "reserved_bytes": 0, "used_bytes": 0, "foreign_bytes": 0, "state": "ok"}]
+
+    def patch_device(self, device: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        if device != "cuda:0":
+            raise BadRequest(f"no such device: {device}")
+        self.done.append(("patch", device, dict(change)))
+        return {"id": device, **change}
+
+    def node(self) -> Mapping[str, Any]:
+        return {"main_pid": 1, "keeper_pid": 2, "control_pid": 3, "url": "", "account": "local", "isolation": "none", "version": "0"}
+
+    async def events(self) -> AsyncIterator[Mapping[str, Any]]:
+        for happening in self.happens:
+            yield happening
+        if self.goes_on:
+            self.done.append(("following",))
+            try:
+                await asyncio.sleep(bound(60))
+            finally:
+                self.done.append(("followed",))
+
+    def health(self) -> Health:
+        return self.healthy
+
+
+class Edge:
+    """A Server on a loopback port, its loop in a thread of its own, so that tests can use blocking sockets."""
+
+    def __init__(self, *, settings: ServerSettings | None = None, auth: AuthSettings | None = None) -> None:
+        self.catalog = FakeCatalog()
+        self.inference = FakeInference()
+        self.operations = FakeOperations()
+        self.catalog.add("@test/a")
+        self._settings = settings or ServerSettings()
+        self._auth = auth
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.server: Server
+        self.address = ("127.0.0.1", 0)
+
+    def start(self) -> "Edge":
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = listener.getsockname()
+        self.server = Server(
+            inference=self.inference, catalog=self.catalog, operations=self.operations, settings=self._settings, auth=self._auth
+        )
+        self._thread.start()
+        self.do(self.server.start([listener]))
+        return self
+
+    def stop(self, grace_s: float = 0.0) -> None:
+        self.do(self.server.stop(grace_s))
+
+    def close(self) -> None:
+        self.stop()
+        self.do(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(bound(10))
+        self._loop.close()
+
+    def do(self, coroutine: Any) -> Any:
+        """Runs a coroutine on the server's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(bound(20))
+
+    def tell(self, action: Callable[..., object], *arguments: object) -> None:
+        """Calls something on the server's loop, and waits for it."""
+
+        async def act() -> None:
+            action(*arguments)
+
+        self.do(act())
+
+
+def until(condition: Callable[[], object], *, within_s: float = 5.0, what: str = "it happens") -> None:
+    limit = time.monotonic() + bound(within_s)
+    while not condition():
+        assert time.monotonic() < limit, f"not within {within_s} s: {what}"
+        time.sleep(0.005)
