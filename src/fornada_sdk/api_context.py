@@ -138,12 +138,11 @@ def outer_pid() -> int:
 class Context:
     """Given to every method of a model. While loading there is no request: `request_id` is "" and `cancelled` is False."""
 
-    __slots__ = ("_cancelled", "_instance", "_usage")
+    _cancelled = False
+    _usage: dict[str, Any] | None = None
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        self._cancelled = False
-        self._usage: dict[str, Any] | None = None
 
     @classmethod
     def inactive(

@@ -9,6 +9,8 @@ import threading
 import time
 from typing import Any, Callable
 
+from fornada_sdk.api_context import Instance
+from fornada_sdk.runner.call import Call
 from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MORE, Assembler, ProtocolError, frames
 from fornada_sdk.wire.messages import INVOKE_PREFIX, Kind, encode
 
@@ -19,8 +21,7 @@ _GONE = frozenset([errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.EBADF])
 _STARVED = frozenset([errno.ENOBUFS, errno.ENOMEM])
 _INVOKE, _PART = int(Kind.INVOKE), int(Kind.PART)
 
-OnInvoke = Callable[[int, bytes, bytes, float], None]
-"""(id, head, body, seconds left)"""
+OnCall = Callable[[Call], None]
 OnMessage = Callable[[int, int, "bytes | memoryview"], None]
 """(kind, id, payload)"""
 
@@ -32,10 +33,13 @@ class Detached(Exception):
 class Attachment:
     """Read by one thread at a time (the session's lock); `send` may be called by any."""
 
-    def __init__(self, sock: socket.socket, *, epoch: int, body_limit: int, writable: Callable[[Attachment, bool], None]) -> None:
+    def __init__(
+        self, sock: socket.socket, instance: Instance, *, epoch: int, body_limit: int, writable: Callable[[Attachment, bool], None]
+    ) -> None:
         """`body_limit` bounds one body in bytes; `writable(self, wanted)` asks for a `flush` when the socket takes bytes again."""
         sock.setblocking(False)
         self._sock = sock
+        self._instance = instance
         self._writable = writable
         self._assembler = Assembler(body_limit)
         self._queue: collections.deque[bytes] = collections.deque()
@@ -49,7 +53,7 @@ class Attachment:
 
     # ---- receiving ------------------------------------------------------------------------------------------------------------
 
-    def receive(self, on_invoke: OnInvoke, on_message: OnMessage) -> None:
+    def receive(self, on_call: OnCall, on_message: OnMessage) -> None:
         """Hands on what has arrived, without waiting. Raises Detached at the end, ProtocolError for what is no message."""
         for _ in range(PACKETS_A_TURN):
             try:
@@ -63,10 +67,10 @@ class Attachment:
                 raise Detached(error.strerror or str(error)) from None
             if not packet:
                 raise Detached("closed by the other side")
-            self._unpack(packet, on_invoke, on_message)
+            self._unpack(packet, time.monotonic(), on_call, on_message)
 
-    def _unpack(self, packet: bytes, on_invoke: OnInvoke, on_message: OnMessage) -> None:
-        # framing.split, written out: this loop is a third of the runner's work on a small request.
+    def _unpack(self, packet: bytes, now: float, on_call: OnCall, on_message: OnMessage) -> None:
+        # framing.split, written out: what is done here for each frame is a good part of the runner's work on a small request.
         at = 0
         end = len(packet)
         while at < end:
@@ -78,13 +82,13 @@ class Attachment:
             if stop > end:
                 raise ProtocolError(f"a frame of {length} bytes in the {end - at} that are left of its packet")
             if kind == _INVOKE and not flags & MORE:
-                self._invoke(packet, at, stop, request, on_invoke)
+                on_call(self._call(packet, at, stop, request, now))
             elif kind == _PART:
                 whole = self._assembler.continued(flags, part, request, packet[at:stop])
                 if whole is not None:
                     kind, _, payload = whole
                     if kind == _INVOKE:
-                        self._invoke(payload, 0, len(payload), request, on_invoke)
+                        on_call(self._call(payload, 0, len(payload), request, now))
                     else:
                         on_message(kind, request, payload)
             elif flags & MORE:
@@ -93,31 +97,31 @@ class Attachment:
                 on_message(kind, request, packet[at:stop])
             at = stop
 
-    def _invoke(self, buffer: bytes, at: int, stop: int, request: int, on_invoke: OnInvoke) -> None:
+    def _call(self, buffer: bytes, at: int, stop: int, request: int, now: float) -> Call:
         if stop - at < INVOKE_PREFIX.size:
             raise ProtocolError(f"request {request}: too short for a head")
         size, left_s = INVOKE_PREFIX.unpack_from(buffer, at)
-        begin = at + INVOKE_PREFIX.size
-        body = begin + size
+        head = at + INVOKE_PREFIX.size
+        body = head + size
         if body > stop:
             raise ProtocolError(f"request {request}: a head of {size} bytes in a payload of {stop - at}")
-        on_invoke(request, buffer[begin:body], buffer[body:stop], left_s)
+        return Call(request, buffer[head:body], buffer[body:stop], now + left_s if left_s > 0 else 0.0, self, self._instance)
 
     # ---- sending --------------------------------------------------------------------------------------------------------------
 
     def send(self, messages: list[bytes]) -> None:
         """Queues frames, in order, and sends what the socket takes; several small ones share a packet. Never waits or raises."""
-        self.queue(messages)
+        self.queue(messages, sum(map(len, messages)))
         self.flush()
 
     def send_json(self, kind: Kind, payload: dict[str, Any], request: int = 0) -> None:
         self.send(list(frames(kind, Kind.PART, request, encode(payload), ())))
 
-    def queue(self, messages: list[bytes]) -> None:
-        """As `send`, for a sender that has more to come and calls `flush` itself."""
+    def queue(self, messages: list[bytes], size: int) -> None:
+        """As `send`, for a sender that has more to come and calls `flush` itself; `size` is the frames' bytes."""
         if self.open:
             self._queue.extend(messages)
-            self.waiting += sum(map(len, messages))
+            self.waiting += size
 
     def flush(self) -> None:
         """Sends what waits, as far as the socket takes it."""

@@ -21,8 +21,6 @@ Failure = Callable[[Call, BaseException], None]
 class BatchContext(Context):
     """What run_batch is given: the contexts of all its requests in one."""
 
-    __slots__ = ("_calls",)
-
     def __init__(self, instance: Instance, calls: list[Call]) -> None:
         super().__init__(instance)
         self._calls = calls

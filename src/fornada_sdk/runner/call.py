@@ -15,29 +15,26 @@ if TYPE_CHECKING:
 class Call(Context):
     """Changed by two threads: the one that reads the wire sets `_cancelled` and `taken`, the one that runs the model all else."""
 
-    __slots__ = ("deadline", "head", "home", "id", "notify", "over", "raw", "sent", "started", "streamed", "taken")
+    # Defaults stand in the class: a small request is over before most of these are ever set.
+    notify: Callable[[], None] | None = None
+    """Wakes whoever waits for credit or runs the call; called by the reading thread."""
+    started = False
+    """Model code has it."""
+    over = False
+    """Its ANSWER or END is made: nothing more may be sent."""
+    streamed = False
+    """STREAM was sent."""
+    sent = 0
+    taken = 0
 
     def __init__(self, id: int, head: bytes, raw: bytes, deadline: float, home: Attachment, instance: Instance) -> None:
-        """`deadline` is an instant of time.monotonic, 0 for none."""
+        """`deadline` is an instant of time.monotonic, 0 for none. `home` is who asked; another one once that has gone."""
         self._instance = instance
-        self._cancelled = False
-        self._usage = None
         self.id = id
         self.head = head
         self.raw = raw
         self.deadline = deadline
         self.home = home
-        """Who asked; another one once that has gone and a successor is attached."""
-        self.notify: Callable[[], None] | None = None
-        """Wakes whoever waits for credit or runs the call; called by the reading thread."""
-        self.started = False
-        """Model code has it."""
-        self.over = False
-        """Its ANSWER or END is made: nothing more may be sent."""
-        self.streamed = False
-        """STREAM was sent."""
-        self.sent = 0
-        self.taken = 0
 
     def request(self) -> Received:
         return Received(self.head, self.raw)

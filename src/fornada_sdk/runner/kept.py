@@ -22,9 +22,9 @@ class Kept:
         self._dropped = dropped
         self._most_bytes = most_bytes
 
-    def keep(self, request: int, messages: list[bytes], home: Attachment) -> None:
-        """Until `acknowledge`. The oldest go where there is no room; the newest stays, however large."""
-        size = sum(map(len, messages)) + ENTRY_BYTES
+    def keep(self, request: int, messages: list[bytes], size: int, home: Attachment) -> None:
+        """Until `acknowledge`; `size` is the frames' bytes. The oldest go where there is no room; the newest stays, however large."""
+        size += ENTRY_BYTES
         self._entries[request] = (home, messages, size)
         self._bytes += size
         while self._bytes > self._most_bytes and len(self._entries) > 1:

@@ -127,23 +127,18 @@ class Session:
             self._hear_keeper()
 
     def _receive(self, attachment: Attachment) -> None:
-        now = time.monotonic()
-
-        def invoke(request: int, head: bytes, body: bytes, left_s: float) -> None:
-            self._invoke(Call(request, head, body, now + left_s if left_s > 0 else 0.0, attachment, self._instance))
-
         def message(kind: int, request: int, payload: bytes | memoryview) -> None:
             self._message(attachment, kind, request, payload)
 
         try:
-            attachment.receive(invoke, message)
+            attachment.receive(self._admit, message)
         except Detached:
             self._detach(attachment)
         except (ProtocolError, ValueError) as error:
             self._complain(f"dropped the control plane of epoch {attachment.epoch}: {error}")
             self._detach(attachment)
 
-    def _invoke(self, call: Call) -> None:
+    def _admit(self, call: Call) -> None:
         if call.id in self.calls:
             raise ProtocolError(f"request {call.id} came twice")
         self.calls[call.id] = call
@@ -199,7 +194,9 @@ class Session:
         # A predecessor that is dead shows it here, so that what it left is in this HELLO.
         for other in list(self._attached.values()):
             self._receive(other)
-        attachment = Attachment(sock, epoch=epoch, body_limit=self._assignment.max_body + SLACK_BYTES, writable=self._watch_writable)
+        attachment = Attachment(
+            sock, self._instance, epoch=epoch, body_limit=self._assignment.max_body + SLACK_BYTES, writable=self._watch_writable
+        )
         with self._telling:
             left = self._kept.move(attachment)
             orphans = [call for call in self.calls.values() if not call.home.open]
@@ -216,9 +213,8 @@ class Session:
                 **self._facts,
                 **self.bookings.facts(),
             }
-            attachment.queue(list(frames(Kind.HELLO, Kind.PART, 0, encode(hello), ())))
-            for _, messages in left:
-                attachment.queue(messages)
+            for messages in [list(frames(Kind.HELLO, Kind.PART, 0, encode(hello), ())), *(messages for _, messages in left)]:
+                attachment.queue(messages, sum(map(len, messages)))
             self._newest = attachment
             self._attached[attachment.fd] = attachment
         self._epoll.register(attachment.fd, select.EPOLLIN)
@@ -236,7 +232,7 @@ class Session:
             successor = self._newest
             if successor is not None:
                 for _, messages in self._kept.move(successor):
-                    successor.queue(messages)
+                    successor.queue(messages, sum(map(len, messages)))
             streams = []
             for call in self.calls.values():
                 if call.home is attachment:
@@ -293,27 +289,31 @@ class Session:
 
     def finish(self, call: Call, messages: list[bytes]) -> None:
         """The call's ANSWER or END: sent to its home, kept until it is acknowledged. A second one is ignored."""
-        home = self.file(call, messages)
-        if home is not None:
+        for home in self.file([(call, messages)]):
             home.flush()
         self.wake_if_ended()
+
+    def file(self, answers: list[tuple[Call, list[bytes]]]) -> list[Attachment]:
+        """As `finish`, for several, without the sending: the caller flushes what is returned."""
+        homes: list[Attachment] = []
+        with self._telling:
+            for call, messages in answers:
+                if call.over:
+                    continue
+                call.over = True
+                self.calls.pop(call.id, None)
+                home = call.home
+                size = len(messages[0]) if len(messages) == 1 else sum(map(len, messages))
+                self._kept.keep(call.id, messages, size, home)
+                home.queue(messages, size)
+                if home not in homes:
+                    homes.append(home)
+        return homes
 
     def wake_if_ended(self) -> None:
         """After the last answer: whoever waits in `poll` is to see that nothing is left to do."""
         if self.state is State.STOPPING and not self.calls:
             self.wake()
-
-    def file(self, call: Call, messages: list[bytes]) -> Attachment | None:
-        """As `finish`, without the sending: the caller flushes what is returned."""
-        with self._telling:
-            if call.over:
-                return None
-            call.over = True
-            self.calls.pop(call.id, None)
-            home = call.home
-            self._kept.keep(call.id, messages, home)
-            home.queue(messages)
-            return home
 
     # ---- ending ---------------------------------------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class Session:
         for attachment in list(self._attached.values()):
             attachment.flush()
             try:
-                attachment.receive(lambda *_: None, lambda *_: None)
+                attachment.receive(_ignore, _ignore)
             except (Detached, ProtocolError):
                 pass
 
@@ -403,3 +403,7 @@ class Session:
             attachment.close()
         self._keeper.close()
         self._epoll.close()
+
+
+def _ignore(*_: Any) -> None:
+    """What arrives at the very end."""

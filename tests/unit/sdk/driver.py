@@ -4,11 +4,12 @@ Everything that arrives is kept in order; `wait` looks for it with a bound and f
 """
 
 import contextlib
+import fcntl
 import json
 import os
+import select
 import signal
 import socket
-import subprocess
 import sys
 import textwrap
 import threading
@@ -61,6 +62,7 @@ class Plane:
         self.epoch = epoch
         self.acknowledge = acknowledge
         self.messages: list[Message] = []
+        self.packets = 0
         self.closed = False
         self._assembler = Assembler(BODY_LIMIT)
         self._changed = threading.Condition()
@@ -94,7 +96,11 @@ class Plane:
         return list(frames(Kind.INVOKE, Kind.PART, id, invoke_head(encode(full), left_s), [data]))
 
     def cancel(self, id: int) -> None:
-        self.send([frame(Kind.CANCEL, id)])
+        self.send([self.cancellation(id)])
+
+    @staticmethod
+    def cancellation(id: int) -> bytes:
+        return frame(Kind.CANCEL, id)
 
     def credit(self, id: int, count: int) -> None:
         self.send([frame(Kind.CREDIT, id, CREDIT_BODY.pack(count))])
@@ -104,6 +110,9 @@ class Plane:
 
     def ack(self, *ids: int) -> None:
         self.send([frame(Kind.ACK, 0, b"".join(id.to_bytes(8, "little") for id in ids))])
+
+    def booked(self, id: int, *, ok: bool, message: str = "") -> None:
+        self.send([frame(Kind.BOOKED, id, encode({"ok": ok, "message": message}))])
 
     def start_reading(self) -> None:
         self._may_read.set()
@@ -124,6 +133,7 @@ class Plane:
                     self.closed = True
                     self._changed.notify_all()
                     return
+                self.packets += 1
                 self._take(packet)
                 self._changed.notify_all()
 
@@ -203,30 +213,47 @@ class Plane:
 class Runner:
     """A runner process, and the keeper's end of it."""
 
-    def __init__(self, folder: Path, *, python: str = sys.executable, **assignment: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        python: str = sys.executable,
+        env: dict[str, str] | None = None,
+        assign: bool = True,
+        reading_output: bool = True,
+        **assignment: Any,
+    ) -> None:
         ours, theirs = pair()
         read, write = os.pipe()
         self.lines: list[str] = []
         self._lines_changed = threading.Condition()
-        self._collector = threading.Thread(target=self._collect, args=(read,), daemon=True)
-        self._collector.start()
-        self.process = subprocess.Popen(
-            [python, "-I", "-B", "-c", BOOT, str(SRC)],
-            stdin=subprocess.DEVNULL,
-            stdout=write,
-            stderr=write,
-            pass_fds=(3,),
-            preexec_fn=lambda: os.dup2(theirs.fileno(), 3),
-            env={"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error"},
-            start_new_session=True,
-        )
+        self._output = read
+        self._collector = threading.Thread(target=self._collect, daemon=True)
+        if reading_output:
+            self.read_output()
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 1 << 20)
+        with open(os.devnull) as nothing:
+            self.pid = os.posix_spawn(
+                python,
+                [python, "-I", "-B", "-c", BOOT, str(SRC)],
+                {"PATH": os.environ["PATH"], **(env or {})},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
+                    (os.POSIX_SPAWN_DUP2, write, 1),
+                    (os.POSIX_SPAWN_DUP2, write, 2),
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
+                ],
+                setsid=True,
+            )
+        self._pidfd = os.pidfd_open(self.pid)
+        self._exit: int | None = None
         os.close(write)
         theirs.close()
         self.keeper = Channel(ours, queue_bytes=1 << 24, body_bytes=1 << 16)
-        self.pid = self.process.pid
         self.planes: list[Plane] = []
         given = {"instance": "i-1", "model": "@test/m", "engine": "python", "folder": str(folder), "scratch": str(folder), "release": "0"}
-        self.keeper.send(Kind.ASSIGN, {**given, **assignment})
+        if assign:
+            self.keeper.send(Kind.ASSIGN, {**given, **assignment})
 
     def attach(self, **options: Any) -> Plane:
         epoch = len(self.planes) + 1
@@ -237,8 +264,14 @@ class Runner:
         self.planes.append(plane)
         return plane
 
-    def _collect(self, fd: int) -> None:
-        with os.fdopen(fd, errors="replace", newline="\n") as stream:
+    def read_output(self) -> None:
+        self._collector.start()
+
+    def close_output(self) -> None:
+        os.close(self._output)
+
+    def _collect(self) -> None:
+        with os.fdopen(self._output, errors="replace", newline="\n") as stream:
             for line in stream:
                 with self._lines_changed:
                     self.lines.append(line.rstrip("\n"))
@@ -262,10 +295,18 @@ class Runner:
                 self._lines_changed.wait(left)
 
     def exit_code(self, seconds: float = 10.0) -> int:
-        return self.process.wait(bound(seconds))
+        """As subprocess says it: negative for a signal."""
+        if self._exit is None:
+            assert select.select([self._pidfd], [], [], bound(seconds))[0], f"still alive after {seconds} s: {self.lines[-5:]}"
+            self._exit = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._exit
+
+    @property
+    def alive(self) -> bool:
+        return self._exit is None and not select.select([self._pidfd], [], [], 0)[0]
 
     def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+        signal.pidfd_send_signal(self._pidfd, number)
 
     def end(self) -> None:
         for plane in self.planes:
@@ -273,8 +314,10 @@ class Runner:
         self.keeper.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(bound(10))
-        self._collector.join(bound(5))
+        self.exit_code()
+        os.close(self._pidfd)
+        if self._collector.ident is not None:
+            self._collector.join(bound(5))
 
 
 Start = Callable[..., Runner]

@@ -10,7 +10,6 @@ from typing import Any
 
 from fornada_sdk.api_context import CURRENT, Context, Instance
 from fornada_sdk.runner.answers import cancelled_frames, error_frames, ok_frames
-from fornada_sdk.runner.attachment import Attachment
 from fornada_sdk.runner.batch import BatchContext
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.invoke.servable import Batching, Servable, checked_outputs, settled
@@ -39,7 +38,7 @@ class Asynchronous:
         self._max_wait_s = batching.wait_s
         self._waiting: collections.deque[Call] = collections.deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unsent: dict[int, Attachment] = {}
+        self._gathered: list[tuple[Call, list[bytes]]] = []
         self._ended = asyncio.Event()
 
     async def serve(self) -> None:
@@ -250,16 +249,13 @@ class Asynchronous:
 
     def _file(self, call: Call, messages: list[bytes]) -> None:
         """Answers of one turn of the loop go out together."""
-        home = self._session.file(call, messages)
-        if home is None:
-            return
-        if not self._unsent:
+        if not self._gathered:
             self._loop.call_soon(self._flush)
-        self._unsent[home.fd] = home
+        self._gathered.append((call, messages))
 
     def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, {}
-        for home in unsent.values():
+        gathered, self._gathered = self._gathered, []
+        for home in self._session.file(gathered):
             home.flush()
         self._session.wake_if_ended()
 

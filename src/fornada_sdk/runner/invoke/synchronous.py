@@ -7,7 +7,6 @@ from typing import Any
 
 from fornada_sdk.api_context import CURRENT, Instance
 from fornada_sdk.runner.answers import cancelled_frames, error_frames, ok_frames
-from fornada_sdk.runner.attachment import Attachment
 from fornada_sdk.runner.batch import run_together
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.capture import Lines, end_lines
@@ -19,7 +18,7 @@ FLUSH_AFTER_S = 0.0005
 """An answer waits at most so long, beside the next call's own run, for others to share its packet."""
 FLUSH_BYTES = 49152
 
-_PLAIN = frozenset([dict, list, str, bytes, type(None), int, float, bool])
+_PLAIN = frozenset([list, str, bytes, type(None), int, float, bool])
 
 
 class Synchronous:
@@ -31,8 +30,8 @@ class Synchronous:
         self._handle = servable.handle
         self._instance = instance
         self._wait = wait
-        self._pending: Attachment | None = None
-        self._gathered = 0
+        self._gathered: list[tuple[Call, list[bytes]]] = []
+        self._gathered_bytes = 0
         self._gathering_since = 0.0
         self.now = 0.0
         """When the last call ended."""
@@ -78,7 +77,8 @@ class Synchronous:
         return True
 
     def _answer(self, call: Call, result: Any, began: float) -> None:
-        if type(result) not in _PLAIN and is_stream(result):
+        kind = type(result)
+        if kind is not dict and kind not in _PLAIN and is_stream(result):
             self.flush()
             try:
                 stream = Stream(self._session, call, result)
@@ -104,21 +104,17 @@ class Synchronous:
         self.now = now
         if Lines.unfinished:
             end_lines()
-        home = self._session.file(call, messages)
-        if home is None:
-            return
-        if self._pending is not home:
-            self.flush()
-            self._pending = home
+        gathered = self._gathered
+        if not gathered:
             self._gathering_since = now
-        self._gathered += len(messages[0])
-        if len(messages) > 1 or self._gathered > FLUSH_BYTES or now - self._gathering_since > FLUSH_AFTER_S:
+        gathered.append((call, messages))
+        self._gathered_bytes += len(messages[0])
+        if len(messages) > 1 or self._gathered_bytes > FLUSH_BYTES or now - self._gathering_since > FLUSH_AFTER_S:
             self.flush()
 
     def flush(self) -> None:
         """Sends the answers that have gathered."""
-        home = self._pending
-        if home is not None:
-            self._pending = None
-            self._gathered = 0
-            home.flush()
+        if self._gathered:
+            gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+            for home in self._session.file(gathered):
+                home.flush()

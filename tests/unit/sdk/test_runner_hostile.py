@@ -1,0 +1,113 @@
+"""What is no message costs the control plane that sent it its connection, and the runner nothing."""
+
+import os
+import random
+
+import pytest
+
+from fornada_sdk.wire.framing import HEADER, MORE, frame
+from fornada_sdk.wire.messages import Kind
+from tests.bounds import count
+from tests.unit.sdk.driver import Start
+
+ECHO = "def handle_request(r, c): return r.body.json"
+
+GARBAGE = [
+    pytest.param([b"\0"], id="a byte"),
+    pytest.param([b"\xff" * 500], id="a length beyond the packet"),
+    pytest.param([HEADER.pack(10, Kind.INVOKE, 0, 0, 1) + b"abc"], id="a payload cut off"),
+    pytest.param([frame(200, 1, b"")], id="an unknown kind"),
+    pytest.param([frame(Kind.ANSWER, 1, b"")], id="a message of the other side"),
+    pytest.param([frame(Kind.INVOKE, 1, b"abc")], id="an INVOKE without a head"),
+    pytest.param([frame(Kind.INVOKE, 1, b"\xff\xff\xff\xff\0\0\0\0{}")], id="a head beyond the payload"),
+    pytest.param([frame(Kind.PART, 1, b"x", part=1)], id="a part of nothing"),
+    pytest.param([frame(Kind.INVOKE, 1, b"x", flags=MORE), frame(Kind.PART, 1, b"x", part=2)], id="a part left out"),
+    pytest.param([frame(Kind.INVOKE, 1, b"x", flags=MORE), frame(Kind.INVOKE, 1, b"x", flags=MORE)], id="a body begun twice"),
+    pytest.param([frame(Kind.ACK, 0, b"1234567")], id="an ACK of 7 bytes"),
+    pytest.param([frame(Kind.CREDIT, 1, b"1")], id="a CREDIT of 1 byte"),
+    pytest.param([frame(Kind.STOP, 0, b"{")], id="a STOP that is no JSON"),
+    pytest.param([frame(Kind.STOP, 0, b"[]")], id="a STOP that is no object"),
+    pytest.param([frame(Kind.BOOKED, 0, b"\xff")], id="a BOOKED that is no text"),
+]
+
+
+@pytest.mark.parametrize("packets", GARBAGE)
+def test_garbage_drops_the_connection_and_nothing_else(start: Start, packets: list[bytes]):
+    runner = start(ECHO)
+    good = runner.attach()
+    good.ready()
+    bad = runner.attach()
+    bad.ready()
+    for packet in packets:
+        bad.sock.send(packet)
+    bad.wait_closed()
+    runner.wait_line(lambda line: "dropped the control plane of epoch 2" in line)
+    assert good.call({"still": "here"}) == {"still": "here"}
+
+
+def test_a_body_beyond_the_limit_drops_the_connection(start: Start):
+    runner = start(ECHO, serving={"max_body": 1000})
+    plane = runner.attach()
+    plane.ready()
+    id = plane.next_id()
+    try:
+        plane.send(plane.invocation(id, raw=b"x" * 3_000_000))
+    except OSError:
+        pass
+    plane.wait_closed()
+    plane = runner.attach()
+    plane.ready()
+    assert plane.call(1) == 1
+
+
+def test_the_same_id_twice_drops_the_connection(start: Start):
+    runner = start("import time\ndef handle_request(r, c): time.sleep(0.2)")
+    plane = runner.attach()
+    plane.ready()
+    plane.send([*plane.invocation(5, 1), *plane.invocation(5, 1)])
+    plane.wait_closed()
+
+
+@pytest.mark.parametrize("head", [b"", b"not json", b"[]", b"\xff", b'{"parts": 5}', b'{"parts": [["", 1000000]]}', b'{"headers": 1}'])
+def test_a_head_that_can_not_be_read_fails_one_request(start: Start, head: bytes):
+    runner = start("def handle_request(r, c): return [r.body.json, dict(r.headers), c.request_id]")
+    plane = runner.attach()
+    plane.ready()
+    id = plane.next_id()
+    body = b'{"a": 1}'
+    plane.send([frame(Kind.INVOKE, id, len(head).to_bytes(4, "little") + b"\0\0\xf0\x41" + head + body)])
+    plane.end_of(id)
+    assert plane.call(2)[0] == 2
+
+
+def test_random_packets_never_end_the_runner(start: Start):
+    runner = start(ECHO)
+    runner.attach().ready()
+    random_ = random.Random(8250)
+    for _ in range(count(60, long=2000)):
+        plane = runner.attach()
+        try:
+            for _ in range(5):
+                packet = random_.randbytes(random_.choice([1, 19, 20, 21, 100, 65536]))
+                if random_.random() < 0.7:
+                    payload = packet[:200]
+                    kind = random_.choice([16, 17, 18, 19, 21, 32, 0, 255, 1])
+                    packet = frame(
+                        kind, random_.choice([0, 1, 2**64 - 1]), payload, part=random_.choice([0, 1, 2]), flags=random_.choice([0, 1])
+                    )
+                plane.sock.send(packet)
+        except OSError:
+            pass
+        plane.close()
+    plane = runner.attach()
+    plane.ready()
+    assert plane.call("alive") == "alive"
+    assert runner.alive
+    assert len(os.listdir(f"/proc/{runner.pid}/fd")) < 30, "nothing leaks"
+
+
+def test_garbage_from_the_keeper_is_the_end(start: Start):
+    runner = start(ECHO)
+    runner.attach().ready()
+    os.write(runner.keeper.fileno(), b"garbage")
+    assert runner.exit_code() == 70
