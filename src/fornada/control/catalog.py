@@ -8,7 +8,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 
@@ -18,19 +17,11 @@ from fornada.control.index import Index
 from fornada.control.reading import digest_of, spec_of
 from fornada.core.errors import BadRequest, Conflict, InvalidSpec, ModelNotAllowed, UnknownModel
 from fornada.core.names import LABELS, AccountId, ModelName, Reference, VersionDigest
-from fornada.core.ports import BundleFile, Entry, ProvisionPort, Pruned, Resolved, StorePort, Version
+from fornada.core.ports import BundleFile, Entry, EventLog, ProvisionPort, Pruned, Resolved, StorePort, Version
 from fornada.core.specs import ModelSpec
 
 AT_ONCE = 2
 """Bundles that are unpacked at the same time: each may take a few hundred MiB of memory."""
-
-
-class EventLog(Protocol):
-    """Where events go; telemetry's Log is one."""
-
-    def info(self, event: str, /, **fields: Any) -> None: ...
-
-    def warning(self, event: str, /, **fields: Any) -> None: ...
 
 
 class Catalog:

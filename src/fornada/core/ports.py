@@ -20,6 +20,14 @@ class Clock(Protocol):
         """Seconds since 1970, UTC."""
 
 
+class EventLog(Protocol):
+    """Where events go: a name that stands once in the code, and fields. Never inputs, outputs or keys."""
+
+    def info(self, event: str, /, **fields: Any) -> None: ...
+
+    def warning(self, event: str, /, **fields: Any) -> None: ...
+
+
 class Version(msgspec.Struct, frozen=True):
     """One immutable version of a model, as the store keeps it."""
 

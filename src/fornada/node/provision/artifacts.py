@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from fornada.core.errors import LoadFailed
-from fornada.core.ports import ProgressSink, Step
+from fornada.core.ports import EventLog, ProgressSink, Step
 from fornada.core.resources import format_size
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import ArtifactSpec
@@ -36,7 +36,15 @@ class Artifacts:
     """Fetches artifacts into the content store."""
 
     def __init__(
-        self, contents: Contents, locks: Path, *, settings: ProvisionSettings, variables: Variables, packages: Packages, disk: Disk
+        self,
+        contents: Contents,
+        locks: Path,
+        *,
+        settings: ProvisionSettings,
+        variables: Variables,
+        packages: Packages,
+        disk: Disk,
+        log: EventLog | None,
     ) -> None:
         self.contents = contents
         self._locks = locks
@@ -44,6 +52,7 @@ class Artifacts:
         self._hub = variables.hub()
         self._packages = packages
         self._disk = disk
+        self._log = log
         self._mirror_url = settings.mirror.rstrip("/") if urlsplit(settings.mirror).scheme in ("http", "https") else ""
         folder = Path(settings.mirror).expanduser() if settings.mirror and not self._mirror_url else None
         self._mirror = MirrorFolder(folder, contents.root / ".mirror.json") if folder else None
@@ -87,6 +96,8 @@ class Artifacts:
             try:
                 other = await self._try(place, artifact, interpreter, work, tell)
                 if not other:
+                    if self._log:
+                        self._log.info("provision.artifact_fetched", artifact=artifact.path, sha256=artifact.sha256, source=name)
                     return []
                 reasons.append(f"{name} holds another file (sha256 {other[:12]}…)")
             except SourceFailed as failure:

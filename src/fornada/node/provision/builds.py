@@ -38,7 +38,7 @@ class BuildFailed(Exception):
 class Builds:
     """Starts builds and waits for them, a few at a time."""
 
-    def __init__(self, keeper: KeeperPort, logs: Path, *, at_once: int = 4) -> None:
+    def __init__(self, keeper: KeeperPort | None, logs: Path, *, at_once: int = 4) -> None:
         self._keeper = keeper
         self._logs = logs
         self._slots = asyncio.Semaphore(at_once)
@@ -79,6 +79,8 @@ class Builds:
         build = f"{what}-{secrets.token_hex(4)}"
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{build}.log"
+        if self._keeper is None:
+            raise BuildFailed(f"the {what} build can't be started: no node runs", log=log)
         work = self._keeper.build(build, argv=argv, env=env, cwd=str(cwd), limits=limits, log=str(log))
         try:
             async with asyncio.timeout(longest_s):

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from fornada.core.ports import EventLog
 from fornada.node.provision.durable import FILE_MODE, remove, sync_file, sync_folder, write_file
 from fornada.node.provision.hashing import digest_of
 from fornada.node.provision.threads import uninterrupted
@@ -31,8 +32,9 @@ class Seal(NamedTuple):
 class Contents:
     """Files by their sha256."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, log: EventLog | None) -> None:
         self.root = root
+        self._log = log
         self.partial = root / PARTIAL
         self.damaged: set[str] = set()
         """Files that were found damaged and removed, until they are there again."""
@@ -55,6 +57,8 @@ class Contents:
             self._record(sha256, seal)
             return path
         self.damaged.add(sha256)
+        if self._log:
+            self._log.warning("provision.damaged", file=str(path))
         await uninterrupted(remove, path)
         return None
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fornada.core.errors import LoadFailed
-from fornada.core.ports import ProgressSink, Step
+from fornada.core.ports import EventLog, ProgressSink, Step
 from fornada.core.specs import ArtifactSpec, ConvertSpec
 from fornada.node.provision.builds import BuildFailed, Builds
 from fornada.node.provision.contents import Seal, seal_of
@@ -45,12 +45,13 @@ Record = dict[str, tuple[str, Seal]]
 class Conversions:
     """The folder DATA_DIR/artifacts/converted."""
 
-    def __init__(self, root: Path, locks: Path, *, builds: Builds, variables: Variables, disk: Disk) -> None:
+    def __init__(self, root: Path, locks: Path, *, builds: Builds, variables: Variables, disk: Disk, log: EventLog | None) -> None:
         self.root = root
         self._locks = locks
         self._builds = builds
         self._variables = variables
         self._disk = disk
+        self._log = log
         self.flights: Flights[Path] = Flights()
 
     async def find(self, key: str, name: str) -> Path | None:
@@ -105,6 +106,8 @@ class Conversions:
                 await self._finish(temporary, key, name)
         finally:
             await uninterrupted(remove, temporary)
+        if self._log:
+            self._log.info("provision.converted", artifact=name, conversion=key)
         return self.root / key / OUTPUT / name
 
     async def _run(self, temporary: Path, name: str, *, script: Path, interpreter: Path, fetched: Path, tell: ProgressSink) -> None:
@@ -120,11 +123,12 @@ class Conversions:
         await uninterrupted(remove, scratch)
 
     async def _finish(self, temporary: Path, key: str, name: str) -> None:
+        files = await uninterrupted(_files_below, temporary / OUTPUT)
         if not _is_there(temporary / OUTPUT / name):
             raise LoadFailed(f"the conversion ended well but wrote no {name}", retry_after_s=RETRY_S)
         await uninterrupted(freeze, temporary / OUTPUT)
         record: Record = {}
-        for relative in await uninterrupted(_files_below, temporary / OUTPUT):
+        for relative in files:
             path = temporary / OUTPUT / relative
             record[relative] = (await digest_of(path), seal_of(path) or Seal(0, 0, 0, 0))
 
@@ -145,6 +149,8 @@ class Conversions:
         for relative, (sha256, seal) in record.items():
             path = folder / OUTPUT / relative
             if seal_of(path) != seal and await digest_of(path) != sha256:
+                if self._log:
+                    self._log.warning("provision.damaged", file=str(path))
                 return False
         return True
 
@@ -182,12 +188,13 @@ def _is_there(path: Path) -> bool:
 def _files_below(folder: Path) -> list[str]:
     """Relative paths of everything that isn't a folder, sorted. A link out of the folder would let a model read what isn't its own."""
     found = []
-    for below, _, names in os.walk(folder):
-        for name in names:
+    for below, folders, names in os.walk(folder):
+        for name in folders + names:
             path = Path(below, name)
             if path.is_symlink():
                 raise LoadFailed("the conversion's result holds a symbolic link, which is refused", retry_after_s=RETRY_S)
-            found.append(str(path.relative_to(folder)))
+            if name in names:
+                found.append(str(path.relative_to(folder)))
     return sorted(found)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from fornada.core.errors import LoadFailed
-from fornada.core.ports import ProgressSink, Step
+from fornada.core.ports import EventLog, ProgressSink, Step
 from fornada.node.provision.builds import BuildFailed, Builds
 from fornada.node.provision.disk import Disk
 from fornada.node.provision.durable import (
@@ -40,12 +40,13 @@ RETRY_S = 10.0
 class Environments:
     """The folder DATA_DIR/environments."""
 
-    def __init__(self, root: Path, locks: Path, *, builds: Builds, variables: Variables, disk: Disk) -> None:
+    def __init__(self, root: Path, locks: Path, *, builds: Builds, variables: Variables, disk: Disk, log: EventLog | None) -> None:
         self.root = root
         self._locks = locks
         self._builds = builds
         self._variables = variables
         self._disk = disk
+        self._log = log
         self.flights: Flights[Path] = Flights()
 
     async def ensure(self, interpreter: Interpreter, lock: str, progress: ProgressSink) -> Path:
@@ -80,6 +81,8 @@ class Environments:
             finally:
                 for leftover in (temporary, requirements):
                     await uninterrupted(remove, leftover)
+        if self._log:
+            self._log.info("provision.environment_built", environment=key, packages=len(entries(lock, where="lock")))
         return path
 
     async def _fill(self, temporary: Path, requirements: Path, interpreter: Interpreter, lock: str, tell: ProgressSink) -> None:

@@ -6,30 +6,33 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from uv import find_uv_bin
+
 from fornada.core.errors import LoadFailed
 from fornada.core.names import VersionDigest
-from fornada.core.ports import BundleFile, KeeperPort, Locks, ProgressSink, Provisioned, Pruned, Version
+from fornada.core.ports import BundleFile, EventLog, KeeperPort, Locks, ProgressSink, Provisioned, Pruned, Version
 from fornada.core.resources import parse_size
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import ArtifactSpec, ModelSpec
 from fornada.node.provision.artifacts import Artifacts
-from fornada.node.provision.builds import Builds
+from fornada.node.provision.builds import BuildFailed, Builds
 from fornada.node.provision.bundles import Bundles
 from fornada.node.provision.contents import Contents
 from fornada.node.provision.conversions import FOLDER as CONVERTED
 from fornada.node.provision.conversions import Conversions, conversion_key, convert_lock
 from fornada.node.provision.disk import Disk
-from fornada.node.provision.durable import disk_errors
+from fornada.node.provision.durable import discard, disk_bytes, disk_errors
 from fornada.node.provision.environments import Environments
 from fornada.node.provision.interpreters import Interpreters
 from fornada.node.provision.locks import environment_key, lock_hash
 from fornada.node.provision.packages import Packages
-from fornada.node.provision.prune import Needed, prune, sweep
+from fornada.node.provision.prune import Needed, prune, sweep, unshared_packages
 from fornada.node.provision.resolving import Resolving, ready_lock
 from fornada.node.provision.sdk import ensure_sdk, package_folder
 from fornada.node.provision.threads import uninterrupted
 from fornada.node.provision.variables import Variables
 
+CACHE_CLEAN_S = 60.0
 LENT_S = 600.0
 """How long what was handed out stays, though no registered version needs it: a deploy or a start may be under way."""
 
@@ -41,14 +44,17 @@ class Provisioner:
         self,
         *,
         data_dir: Path,
-        keeper: KeeperPort,
+        keeper: KeeperPort | None,
         settings: ProvisionSettings,
         inherited: Mapping[str, str] | None = None,
         disk_budget: str = "",
+        log: EventLog | None = None,
     ) -> None:
         """`inherited` is the node's environment, of which builds get certificates, proxies and index settings; `disk_budget` is
-        [node] disk_budget."""
+        [node] disk_budget. Without a keeper (a prune while no node runs) nothing can be built."""
         self.referenced: Callable[[], Iterable[Version]] = _nobody_said
+        self._log = log
+        self._offline_run = keeper is None
         self._data_dir = data_dir = Path(data_dir).absolute()
         self._locks = data_dir / "run" / "locks"
         self._cache = data_dir / "cache"
@@ -68,12 +74,14 @@ class Provisioner:
             pyenv=environ.get("PYENV_ROOT", ""),
         )
         self._resolving = Resolving(self._cache, builds=builds, variables=variables)
-        self._environments = Environments(data_dir / "environments", self._locks, builds=builds, variables=variables, disk=disk)
-        self._contents = Contents(data_dir / "artifacts")
+        self._environments = Environments(data_dir / "environments", self._locks, builds=builds, variables=variables, disk=disk, log=log)
+        self._contents = Contents(data_dir / "artifacts", log=log)
         packages = Packages(builds=builds, variables=variables)
-        self._artifacts = Artifacts(self._contents, self._locks, settings=settings, variables=variables, packages=packages, disk=disk)
+        self._artifacts = Artifacts(
+            self._contents, self._locks, settings=settings, variables=variables, packages=packages, disk=disk, log=log
+        )
         converted = data_dir / "artifacts" / CONVERTED
-        self._conversions = Conversions(converted, self._locks, builds=builds, variables=variables, disk=disk)
+        self._conversions = Conversions(converted, self._locks, builds=builds, variables=variables, disk=disk, log=log)
         self._bundles = Bundles(data_dir / "bundles", self._locks, disk=disk)
         with disk_errors(data_dir):
             for folder in (self._cache / "home", variables.uv_cache, self._locks, data_dir / "bundles", data_dir / "environments"):
@@ -125,9 +133,30 @@ class Provisioner:
     async def prune(self) -> Pruned:
         if self.referenced is _nobody_said:
             return Pruned({}, 0)  # without a catalogue nothing is known to be superfluous
-        own_cache = self._variables.uv_cache if self._private_cache and not self._builds.running else None
         needed = await uninterrupted(self._needed, list(self.referenced()))
-        return await uninterrupted(prune, self._data_dir, needed, locks=self._locks, own_cache=own_cache)
+        pruned = await uninterrupted(prune, self._data_dir, needed, locks=self._locks)
+        cached = await self._prune_cache() if self._private_cache and not self._builds.running else Pruned({}, 0)
+        whole = Pruned({**pruned.removed, **cached.removed}, pruned.freed_bytes + cached.freed_bytes)
+        if self._log and whole.removed:
+            self._log.info("provision.pruned", freed_bytes=whole.freed_bytes, **whole.removed)
+        return whole
+
+    async def _prune_cache(self) -> Pruned:
+        """Has uv forget the packages that no environment shares any more; it locks its cache against itself."""
+        cache = self._variables.uv_cache
+        packages = await asyncio.to_thread(unshared_packages, cache)
+        if not packages:
+            return Pruned({}, 0)
+        before = await asyncio.to_thread(disk_bytes, cache)
+        if self._offline_run:
+            await uninterrupted(discard, cache)  # no uv is at work, and none can be asked: a cache may go as a whole
+            return Pruned({"cache": len(packages)}, before - await asyncio.to_thread(disk_bytes, cache))
+        try:
+            argv = [find_uv_bin(), "cache", "clean", "--quiet", *packages]
+            await self._builds.run("cache", argv, env=self._variables.uv(), cwd=self._data_dir, longest_s=CACHE_CLEAN_S)
+        except BuildFailed:
+            return Pruned({}, 0)  # another uv is at work: next time
+        return Pruned({"cache": len(packages)}, max(0, before - await asyncio.to_thread(disk_bytes, cache)))
 
     async def _artifact(self, version: Version, artifact: ArtifactSpec, progress: ProgressSink) -> Path:
         interpreter = await self._interpreters.find(version.spec.python.version)

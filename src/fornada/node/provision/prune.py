@@ -34,8 +34,8 @@ class Needed(NamedTuple):
     sdk: frozenset[str]
 
 
-def prune(data_dir: Path, needed: Needed, *, locks: Path, own_cache: Path | None) -> Pruned:
-    """Removes the rest. `own_cache` is a cache of uv's that is ours alone and that no build uses now. Blocking: for a thread."""
+def prune(data_dir: Path, needed: Needed, *, locks: Path) -> Pruned:
+    """Removes the rest. Blocking: for a thread."""
     before = disk_bytes(data_dir)
     in_use = _names_in_use(data_dir)
     environments, artifacts, bundles, sdk = (data_dir / name for name in ("environments", "artifacts", "bundles", "sdk"))
@@ -46,7 +46,6 @@ def prune(data_dir: Path, needed: Needed, *, locks: Path, own_cache: Path | None
         "bundles": _prune(bundles, locks, "bundle", lambda path: path.name in needed.bundles or path.name in in_use),
         "sdk": _prune(sdk, locks, "sdk", lambda path: path.name in needed.sdk or path.name in in_use),
         "partial": _prune_partial(artifacts / PARTIAL, locks) + sweep(data_dir, locks=locks),
-        "cache": _prune_cache(own_cache) if own_cache else 0,
     }
     for folder in (artifacts / SEALS, artifacts / NAMED):
         for path in _entries(folder):
@@ -112,14 +111,13 @@ def _some_held(locks: Path, prefix: str) -> bool:
     return False
 
 
-def _prune_cache(cache: Path) -> int:
-    """Unpacked wheels that no environment shares a file with. uv fetches again what it misses."""
-    count = 0
+def unshared_packages(cache: Path) -> list[str]:
+    """Names of the packages in uv's cache of which some unpacked wheel shares no file with an environment."""
+    found: set[str] = set()
     for archive in _entries(cache / "archive-v0"):
         if not _is_shared(archive):
-            discard(archive)
-            count += 1
-    return count
+            found.update(path.name.split("-")[0] for path in archive.glob("*.dist-info"))
+    return sorted(found)
 
 
 def _is_shared(folder: Path) -> bool:
