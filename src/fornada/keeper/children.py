@@ -56,10 +56,13 @@ def start(program: separation.Program) -> Started:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(write_end)
-    outer = 0
-    with contextlib.suppress(OSError):  # want of descriptors: the child runs, only its number outside is unknown
-        outer = namespaces.outer_pid(pid)
-    return Started(pid, outer, read_end)
+    try:
+        return Started(pid, namespaces.outer_pid(pid), read_end)
+    except OSError:  # want of descriptors, for one
+        os.close(read_end)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 def read_report(report: int) -> str | None:

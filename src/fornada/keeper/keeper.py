@@ -81,6 +81,7 @@ class Keeper:
     def _welcome(self, control: ControlChild) -> None:
         builds = [child for child in self._named.values() if isinstance(child, BuildChild) and not child.forgotten]
         instances = [child for child in self._named.values() if isinstance(child, InstanceChild) and not child.forgotten]
+        kept: list[InstanceChild | BuildChild] = [*instances, *builds]
         head = {
             "epoch": self._supervision.epoch,
             "keeper_pid": namespaces.own_outer_pid(),
@@ -88,6 +89,7 @@ class Keeper:
             "control_pid": control.outer,
             "listeners": len(self._listeners),
             "instances": len(instances),
+            "ended": sum(child.life is Life.ENDED for child in kept),
             "builds": [{"build": build.name, "pid": build.outer} for build in builds],
         }
         try:
@@ -98,10 +100,12 @@ class Keeper:
         control.peer.send(Kind.WELCOME, head, listeners)
         for instance in instances:
             self._announce(instance)
-        for child in [*instances, *builds]:
+        for child in kept:
             child.announced = True
             if child.life is Life.ENDED:
                 self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
+                if child.forgotten:  # it couldn't be given on
+                    self._drop(child)
 
     def _control_lost(self, broke_rules: bool, why: str) -> None:
         """Its channel is closed: without it, it can do nothing. It may be on its way to its end; else it is helped."""

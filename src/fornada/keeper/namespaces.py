@@ -7,6 +7,7 @@ Issue C: user namespaces, which give an ordinary user the same.
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 
@@ -40,7 +41,7 @@ def own_outer_pid() -> int:
 
 
 def outer_pid(pid: int) -> int:
-    """The pid outside of `pid`, a child of this process that it hasn't reaped. 0 if it can't be told. Raises OSError."""
+    """The pid outside of `pid`, a child of this process that it hasn't reaped. Raises OSError."""
     if own_outer_pid() == os.getpid():
         return pid
     descriptor = os.pidfd_open(pid)
@@ -48,10 +49,10 @@ def outer_pid(pid: int) -> int:
         with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
             for line in file:
                 if line.startswith("Pid:"):
-                    return max(0, int(line.split()[1]))
+                    return int(line.split()[1])
     finally:
         os.close(descriptor)
-    return 0
+    raise ProcessLookupError(errno.ESRCH, "it has no pid outside")
 
 
 def other_children(known: set[int]) -> list[tuple[int, int]]:

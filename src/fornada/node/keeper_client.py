@@ -137,7 +137,7 @@ class KeeperClient:
             "argv": launch.argv,
             "env": launch.env,
             "cwd": launch.cwd,
-            "limits": msgspec.to_builtins(launch.limits),
+            "limits": msgspec.structs.asdict(launch.limits),
             "assignment": launch.assignment,
             "memo": launch.memo,
         }
@@ -154,7 +154,7 @@ class KeeperClient:
             raise SpawnRefused(f"the build '{build}' runs already")
         mine = _Build()
         self._builds[build] = mine
-        head = {"build": build, "argv": list(argv), "env": dict(env), "cwd": cwd, "limits": msgspec.to_builtins(limits), "log": log}
+        head = {"build": build, "argv": list(argv), "env": dict(env), "cwd": cwd, "limits": msgspec.structs.asdict(limits), "log": log}
         try:
             self._order(Kind.BUILD, head)
             status = await asyncio.shield(mine.ended)
@@ -282,7 +282,7 @@ class KeeperClient:
         for listener in self.listeners:
             listener.setblocking(False)
         self.adopted_builds = [str(build["build"]) for build in head["builds"]]
-        self._due = int(head["instances"])
+        self._due = int(head["instances"]) + int(head["ended"])
         if len(self.listeners) != int(head["listeners"]):
             raise ProtocolError("some of the listening sockets are missing")
         self._count(0)
@@ -330,6 +330,7 @@ class KeeperClient:
                 build.ended.set_exception(refusal)
 
     def _exited(self, head: Mapping[str, Any]) -> None:
+        self._count(1)
         status = ExitStatus(
             code=head["status"], signal=head["signal"], max_rss_bytes=int(head["max_rss_bytes"]), cpu_s=float(head["cpu_s"])
         )

@@ -132,6 +132,8 @@ class Channel:
                 packet, ancillary, flags, _ = self._sock.recvmsg(MAX_PACKET, self._ancillary, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
+            except ConnectionResetError:
+                continue  # told once, where the other side left something of ours unread: what it had sent is still there
             except OSError as error:
                 if error.errno in _STARVED:
                     return

@@ -53,7 +53,7 @@ class Kind(enum.IntEnum):
     ATTACH = 49  # JSON: epoch; one descriptor
     # control plane <-> keeper
     # WELCOME comes first: JSON epoch, keeper_pid, main_pid, control_pid, listeners (how many: they are its descriptors),
-    # instances (how many SPAWNED follow), builds: [{build, pid}]
+    # instances and ended (how many SPAWNED and how many EXITED follow at once), builds: [{build, pid}]
     WELCOME = 64  # keeper
     SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo
     SPAWNED = 66  # keeper: JSON instance, pid, memo; descriptors: link, output
