@@ -56,9 +56,10 @@ def _take(lock: int, folder: Path) -> None:
             return
         except BlockingIOError:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
-            if not holder.isdecimal() or Path("/proc", holder).exists() or time.monotonic() > until:
+            living = bool(holder) and Path("/proc", holder).exists()  # nothing yet: it has just begun
+            if living or time.monotonic() > until:
                 raise DataDirectoryRefused(
-                    f"{folder} is in use by the node with pid {holder or '(unknown)'}; stop that one, or choose another directory with --data-dir"
+                    f"{folder} is in use by the node with pid {holder or 'unknown'}; stop that one, or choose another directory with --data-dir"
                 ) from None
         except OSError as error:
             raise _unusable(folder, error) from None
