@@ -145,6 +145,18 @@ def test_descriptors_are_refused_where_none_are_expected():
     sender.close()
 
 
+def test_what_came_is_given_although_the_other_side_left_something_unread():
+    ours, theirs = channels()
+    theirs.send(Kind.DRAIN, {})
+    ours.send(Kind.EXITED, {"last": True})
+    ours.close()
+    arriving = theirs.receive()
+    assert next(arriving).head == {"last": True}
+    with pytest.raises(ChannelClosed):
+        next(arriving)
+    theirs.close()
+
+
 def test_an_end_that_expects_nothing_tells_speech_from_the_end():
     sender, receiver = pair()
     channel = Channel(receiver, queue_bytes=1000, body_bytes=0)

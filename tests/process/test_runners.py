@@ -1,8 +1,10 @@
 """Runners: how they are started, what keeps them apart, how their end is told."""
 
 import os
+import shutil
 import signal
 import statistics
+import sys
 
 import pytest
 
@@ -123,13 +125,10 @@ def test_a_spawn_that_was_given_up_leaves_no_runner(tree):
         ({"argv": ["/bin/true", "a\0b"]}, "argv"),
         ({"env": {"A=B": "c"}}, "A=B"),
         ({"limits": {"open_files": -1}}, "open_files"),
-        ({"limits": {"open_files": 2}}, "can't"),
     ],
 )
 def test_what_can_not_be_started_is_refused_in_one_line(tree, order, reason):
     answer = tree.ask("spawn", instance="a", **order)
-    if "refused" not in answer and order.get("limits") == {"open_files": 2}:
-        pytest.skip("this program starts with two open files")
     assert reason in answer["refused"] and "\n" not in answer["refused"]
     assert alive(tree.spawn("a"))  # the name is free, and the keeper goes on
 
@@ -137,6 +136,25 @@ def test_what_can_not_be_started_is_refused_in_one_line(tree, order, reason):
 def test_a_large_assignment_arrives_whole(tree):
     tree.spawn("a", padding=8_000_000)
     assert tree.facts("a")["assignment_bytes"] > 8_000_000
+
+
+def test_want_of_descriptors_is_a_refusal_and_passes(start):
+    if shutil.which("prlimit") is None:
+        pytest.skip("no prlimit on this machine")
+    tree = start(command=["prlimit", "--nofile=60:60", sys.executable, "-I"])
+    pids, refused = {}, ""
+    for number in range(60):
+        answer = tree.ask("spawn", instance=f"i{number}", argv=["/bin/sleep", "600"])
+        if "refused" in answer:
+            refused = answer["refused"]
+            break
+        pids[f"i{number}"] = answer["pid"]
+    assert "open files" in refused and len(pids) > 5
+    assert all(alive(pid) for pid in pids.values())
+    for name in list(pids)[:4]:
+        tree.ask("forget", instance=name)
+    until(lambda: sum(alive(pid) for pid in pids.values()) == len(pids) - 4, within_s=2, what="the end of the forgotten runners")
+    assert alive(tree.spawn("again", argv=["/bin/sleep", "600"]))
 
 
 def test_output_comes_through_the_pipe(tree):
