@@ -9,7 +9,7 @@ from hypothesis import given
 
 from fornada.core.policy.admission import SAMPLES, Standing, admit, predicted_wait_s
 from fornada.core.policy.backoff import FREE_CRASHES, LONGEST_S, after_crashes, after_failures
-from fornada.core.policy.batching import MOST_AHEAD, slots
+from fornada.core.policy.batching import AHEAD_UNKNOWN, MOST_AHEAD, slots
 from fornada.core.policy.idle import Use, idle_for_s
 
 
@@ -80,8 +80,17 @@ def test_idleness_counts_from_the_last_byte(use, expected):
     assert idle_for_s(use, idle_timeout_s=4.0, now=102.0) == expected
 
 
-def test_a_runner_is_sent_what_it_works_on_together_or_takes_ahead():
-    assert slots(concurrency=1, max_batch=1, granted_ahead=0) == (1, 1)
-    assert slots(concurrency=1, max_batch=1, granted_ahead=16) == (1, 16)
-    assert slots(concurrency=4, max_batch=8, granted_ahead=16) == (32, 32)
-    assert slots(concurrency=1, max_batch=1, granted_ahead=10**6) == (1, MOST_AHEAD)
+def sent(granted_ahead, service_s=(), *, concurrency=1, max_batch=1):
+    return slots(concurrency=concurrency, max_batch=max_batch, granted_ahead=granted_ahead, service_s=service_s)
+
+
+def test_a_runner_is_sent_what_it_works_on_together_and_what_it_takes_ahead():
+    assert sent(0, [0.001]) == (1, 1)
+    assert sent(16, [0.001]) == (1, 17)
+    assert sent(16, [0.001], concurrency=4, max_batch=8) == (32, 48)
+    assert sent(10**6, [1e-6]) == (1, 1 + MOST_AHEAD)
+
+
+def test_slow_models_are_sent_little_ahead():
+    assert sent(64) == (1, 1 + AHEAD_UNKNOWN)
+    assert [sent(64, [seconds, 0.001]).sent for seconds in (0.01, 0.1, 1.0)] == [26, 3, 1]

@@ -1,0 +1,145 @@
+"""One request on its way through the node, and the caller's hold on it.
+
+waiting → sent ─→ done
+   │       │ └→ streaming → done
+   │       └──────┴→ abandoned → done       the caller was answered or has left; the runner still works on it
+   └→ done
+"""
+
+import enum
+import functools
+import re
+from typing import Protocol
+
+from fornada.core.errors import DeadlinePassed, FornadaError
+from fornada.core.names import Instant
+from fornada.core.requests import InferenceRequest, Sink
+from fornada.node.deadlines import Wheel
+
+
+class Course(enum.Enum):
+    """Where a call is."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    STREAMING = "streaming"
+    ABANDONED = "abandoned"
+    DONE = "done"
+
+
+WAITING, SENT, STREAMING, ABANDONED, DONE = Course
+
+
+def outcome_of(error: FornadaError) -> str:
+    """The refusal's name in metrics: `deadline_passed`."""
+    return _snake(type(error).__name__)
+
+
+@functools.cache
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class Queue(Protocol):
+    """Where a call waits."""
+
+    def withdraw(self, call: "Call") -> None:
+        """It waits no longer."""
+
+    def describe(self) -> str:
+        """What it waits for, for the message of a deadline."""
+
+    def count(self, outcome: str) -> None:
+        """One more request that ended so."""
+
+
+class Wire(Protocol):
+    """What a call was sent to."""
+
+    def abandon(self, call: "Call") -> None:
+        """Tells the runner that nobody waits for the call; its slot comes back with the runner's word."""
+
+    def taken(self, call: "Call", count: int) -> None:
+        """So many bytes of its stream have gone on to the caller."""
+
+
+class Call:
+    """A core.requests.Ticket. Its fields are changed by its queue and its wire alone."""
+
+    __slots__ = (
+        "credited",
+        "deadline",
+        "id",
+        "queue",
+        "request",
+        "seen",
+        "sent_at",
+        "since",
+        "sink",
+        "state",
+        "taken_bytes",
+        "tick",
+        "wheel",
+        "wire",
+    )
+
+    def __init__(
+        self, id: int, request: InferenceRequest, sink: Sink, queue: Queue, wheel: Wheel, deadline: Instant, since: Instant
+    ) -> None:
+        self.id = id
+        self.request = request
+        self.sink = sink
+        self.queue = queue
+        self.wheel = wheel
+        self.deadline = deadline
+        self.since = since
+        self.state = WAITING
+        self.wire: Wire
+        self.sent_at = since
+        self.tick = 0
+        # Of a stream: bytes that came, that the caller took, and that the runner was told of.
+        self.seen = 0
+        self.taken_bytes = 0
+        self.credited = 0
+
+    def leave(self) -> None:
+        state = self.state
+        if state is WAITING:
+            self.state = DONE
+            self.wheel.discard(self)
+            self.queue.withdraw(self)
+            self.queue.count("left")
+        elif state is SENT or state is STREAMING:
+            self.wheel.discard(self)
+            self.queue.count("left")
+            self.wire.abandon(self)
+
+    def taken(self, count: int) -> None:
+        if self.state is STREAMING:
+            self.wire.taken(self, count)
+
+    def expire(self, now: Instant) -> None:
+        """The wheel's word that the deadline has passed."""
+        waited_s = now - self.since
+        if self.state is WAITING:
+            self.refuse(DeadlinePassed(f"the deadline passed after {waited_s:.1f} s: {self.queue.describe()}"))
+        else:
+            self.refuse(DeadlinePassed(f"the deadline passed after {waited_s:.1f} s, while the model worked on the request"))
+
+    def refuse(self, error: FornadaError) -> None:
+        """Tells the caller, wherever the call is, unless it is over already."""
+        state = self.state
+        if state is DONE or state is ABANDONED:
+            return
+        self.wheel.discard(self)
+        self.queue.count(outcome_of(error))
+        if state is WAITING:
+            self.state = DONE
+            self.queue.withdraw(self)
+            self.sink.refuse(error)
+            return
+        self.wire.abandon(self)
+        if state is SENT:
+            self.sink.refuse(error)
+        else:
+            self.sink.stream_ends(error)

@@ -1,0 +1,497 @@
+"""One version of a model on this node: the loop that carries its life out.
+
+What is to happen is decided by core.lifecycle.model; this file does it (builds, spawns, timers, signals) and feeds back what
+comes of it. The life has one writer, `tell`. Everybody else asks for something (`wanted`, `unwanted`) or awaits an outcome.
+"""
+
+import asyncio
+import shutil
+from collections import deque
+from typing import Any, Protocol, assert_never
+
+from fornada.core.errors import (
+    Busy,
+    Conflict,
+    DeadlinePassed,
+    DiskFull,
+    FornadaError,
+    LoadFailed,
+    NeverFits,
+    OutOfDeviceMemory,
+    RunnerDied,
+    Unavailable,
+)
+from fornada.core.lifecycle import events as e
+from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, ModelLife, State, Terms, Wish, step
+from fornada.core.names import Instant, ModelName
+from fornada.core.policy.idle import Use, idle_for_s
+from fornada.core.policy.placement import Phase
+from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Version
+from fornada.node.intake import Intake
+from fornada.node.launch import Place, instance_id, launch
+from fornada.node.link import Tally
+from fornada.node.runner import Runner, describe_end
+from fornada.node.site import Site
+
+IDLE_CHECK_LEAST_S = 0.02
+CUT_RETRY_S = 1.0
+BUSY_RETRY_S = 5.0
+
+
+class Home(Protocol):
+    """The model that an instance belongs to."""
+
+    name: ModelName
+    tally: Tally
+
+    def keeps(self, instance: "Instance") -> bool:
+        """It is pinned, or wanted by min_instances: neither idleness nor another model ends it."""
+
+    def starting(self) -> tuple[int, int]:
+        """A process is about to be started: (load attempt, load count) of it."""
+
+    def announced(self, instance: "Instance", outcome: e.Outcome) -> None:
+        """The instance has come to a rest, or is ready."""
+
+
+class Instance:
+    """Implements node.room.Resident, node.runner.Owner and node.intake.Decider."""
+
+    def __init__(self, version: Version, home: Home, *, site: Site) -> None:
+        spec = version.spec
+        self.version = version
+        self.model = home.name
+        self.key = f"{home.name}@{version.digest}#{site.new_suffix()}"
+        self.device_wish = spec.resources.device
+        self.device_bytes = int(spec.resources.device_memory)
+        self.memory_bytes = int(spec.resources.memory)
+        self._home = home
+        self._site = site
+        terms = Terms(load_timeout_s=spec.serving.load_timeout_s, kill_s=site.settings.kill_s, backoff_s=site.settings.backoff_s)
+        self.life = ModelLife(terms)
+        self.intake = Intake(self, model=home.name, serving=spec.serving, tally=home.tally, site=site)
+        self.submit = self.intake.submit
+        self.runner: Runner | None = None
+        """The process, from its spawn or adoption until it has been reaped."""
+        self.progress = Step("", "")
+        self.waiting_since = site.now()
+        """When it last got in line for memory."""
+        self.last_line = ""
+        """What the last process that failed had said last on stderr."""
+        self.peak_bytes = 0
+        self.ended_because = ""
+        """Why nothing of it runs, in a word or a sentence; empty: it never ran."""
+        self._device = ""
+        self._environment = ""
+        self._artifacts: dict[str, str] = {}
+        self._trouble: FornadaError | None = None
+        self._died_of = ""
+        self._events: deque[e.Event] = deque()
+        self._stepping = False
+        self._work: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._waiters: set[asyncio.Future[e.Outcome]] = set()
+
+    # ---- what others ask of it
+
+    @property
+    def state(self) -> State:
+        return self.life.state
+
+    def wanted(self) -> None:
+        """It is to be ready. Tells the life only what it doesn't know yet: every waiting request comes by here."""
+        state = self.life.state
+        unheard = (state in PROVISIONING or state in CLOSING) and self.life.wish is not Wish.RUNNING
+        if unheard or state in RESTING or state is State.ASLEEP:
+            self.tell(e.Wanted(self._site.now()))
+
+    def prepare(self) -> None:
+        """It is to be built and fetched, not loaded."""
+        self.tell(e.Prepare())
+
+    def unwanted(self, *, grace_s: float, reason: str) -> None:
+        """It is to end."""
+        if self.life.state not in RESTING:
+            self.ended_because = reason
+            self._say("instance.unwanted", reason=reason, state=self.life.state.value)
+        self.tell(e.Unwanted(self._site.now(), grace_s))
+
+    def reset(self) -> None:
+        self._trouble = None
+        self.tell(e.Reset())
+
+    def retire(self, error: FornadaError) -> None:
+        """Its version is gone from the catalogue."""
+        self.intake.refuse_waiting(error)
+        self.unwanted(grace_s=self._site.settings.drain_s, reason="removed")
+
+    def adopt(self, process: ProcessPort, device: str) -> None:
+        """Takes over a live process that a predecessor had started."""
+        self._device = device
+        self._take(process, device)
+        self.tell(e.Adopted())
+
+    async def outcome(self, deadline: Instant) -> e.Outcome:
+        """The next announcement. Raises DeadlinePassed."""
+        waiter: asyncio.Future[e.Outcome] = self._site.loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._site.now())):
+                return await waiter
+        except TimeoutError:
+            raise DeadlinePassed(f"the deadline passed: {self.describe()}") from None
+        finally:
+            self._waiters.discard(waiter)
+
+    async def loaded(self, deadline: Instant) -> None:
+        """Returns when it is ready. Raises what prevents it, Conflict where somebody else wants it gone, or DeadlinePassed."""
+        while self.life.state is not State.READY:
+            if refusal := self.refusal(self._site.now()):
+                raise refusal
+            self.wanted()
+            outcome = await self.outcome(deadline)
+            if outcome is e.Outcome.STOPPED and self.life.state in RESTING:
+                raise Conflict(f"{self.model} was unloaded while it was being loaded")
+
+    async def at_rest(self, deadline: Instant) -> None:
+        """Returns when nothing of it runs. Raises DeadlinePassed."""
+        while self.life.state not in RESTING:
+            if await self.outcome(deadline) is not e.Outcome.READY:
+                return
+
+    def waited_too_long(self, now: Instant) -> None:
+        """Called now and then: whoever has waited for room beyond the bound is told so. The wish itself stays in line."""
+        bound_s = self._site.settings.max_wait_s
+        if self.life.state is not State.WAITING or now < self.waiting_since + bound_s:
+            return
+        error = Busy(f"{self.describe()} for {bound_s:g} s", retry_after_s=BUSY_RETRY_S)
+        self.intake.refuse_older(Instant(now - bound_s), error)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+
+    # ---- the life
+
+    def tell(self, event: e.Event) -> None:
+        """The only way in which the life changes."""
+        self._events.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events:
+                self.life, commands = step(self.life, self._events.popleft())
+                for command in commands:
+                    self._carry_out(command)
+        finally:
+            self._stepping = False
+        if self._site.room.anybody_waits:
+            self._site.room.replan()
+
+    def _carry_out(self, command: e.Command) -> None:
+        match command:
+            case e.BuildEnvironment():
+                self._work = self._site.tasks.start(self._provision(e.Built()), name=f"build {self.key}")
+            case e.FetchArtifacts():
+                self._work = self._site.tasks.start(self._provision(e.Fetched()), name=f"fetch {self.key}")
+            case e.CancelProvision():
+                if self._work is not None:
+                    self._work.cancel()
+            case e.Reserve():
+                self.progress = Step("waiting", "for room")
+                self.waiting_since = self._site.now()
+                self._site.room.join(self)
+            case e.Withdraw():
+                self._site.room.leave(self)
+            case e.Claim():
+                self._site.room.claim(self, self._device)
+            case e.Release():
+                self._site.room.release(self)
+            case e.Spawn():
+                self.progress = Step("spawning", "")
+                self._work = self._site.tasks.start(self._spawn(), name=f"spawn {self.key}")
+            case e.OpenToWork():
+                self._open_to_work()
+            case e.CloseToWork():
+                self.intake.close()
+                self._clear_idle()
+                self.emptied()
+            case e.CutOff():
+                self._cut_off(command.cause)
+            case e.Ask():
+                if self.runner is not None:
+                    self.runner.link.stop(command.grace_s)
+            case e.Terminate():
+                if self.runner is not None:
+                    self.runner.terminate()
+            case e.Kill():
+                if self.runner is not None:
+                    self.runner.kill()
+            case e.Wake():
+                pass  # nothing falls asleep before issue D
+            case e.SetTimer():
+                self._clear_timer()
+                self._timer = self._site.loop.call_later(command.seconds, self._time_is_up)
+            case e.ClearTimer():
+                self._clear_timer()
+            case e.Announce():
+                self._announce(command.outcome)
+            case _:
+                assert_never(command)
+
+    # ---- provisioning
+
+    async def _provision(self, done: e.Built | e.Fetched) -> None:
+        """Ends in exactly one event, whatever happens: the life would wait for ever otherwise."""
+        event: e.Event = done
+        try:
+            match done:
+                case e.Built():
+                    self.progress = Step("building", "")
+                    self._environment = await self._site.provision.environment(self.version, self.note_progress)
+                case e.Fetched():
+                    self.progress = Step("fetching", "")
+                    self._artifacts = await self._site.provision.artifacts(self.version, self.note_progress)
+                case _:
+                    assert_never(done)
+        except asyncio.CancelledError:
+            if self.life.state is State.CANCELLING:
+                self.tell(e.ProvisionCancelled())
+            raise
+        except FornadaError as error:
+            self._trouble = error
+            event = e.ProvisionFailed(self._site.now(), error.message)
+        except BaseException as error:
+            self.tell(e.ProvisionFailed(self._site.now(), f"internal fault: {type(error).__name__}: {error}"))
+            raise
+        self.tell(event)
+
+    # ---- the process
+
+    async def _spawn(self) -> None:
+        site = self._site
+        attempt, count = self._home.starting()
+        id = instance_id(self.model, site.new_suffix())
+        scratch = site.scratch / id
+        device = self._device
+        place = Place(id, str(scratch), device, site.devices.kind(device), attempt, count)
+        try:
+            provisioned = site.provision.provisioned(self.version, self._environment, self._artifacts)
+            scratch.mkdir(parents=True, mode=0o700)
+            process = await site.keeper.spawn(launch(self.version, provisioned, place, inherited=site.inherited, release=site.release))
+        except (SpawnRefused, FornadaError, OSError) as error:
+            self.tell(e.SpawnFailed(site.now(), str(error)))
+            await self._remove_scratch(id)
+            return
+        except BaseException as error:
+            self.tell(e.SpawnFailed(site.now(), f"internal fault: {type(error).__name__}: {error}"))
+            raise
+        self._take(process, device)
+        self._say("instance.spawned", instance=id, pid=process.pid, device=device, load_attempt=attempt)
+        self.tell(e.Spawned())
+
+    def _take(self, process: ProcessPort, device: str) -> None:
+        serving = self.version.spec.serving
+        self.progress = Step("loading", "")
+        self.runner = Runner(process, self, site=self._site, serving=serving, tally=self._home.tally, device=device)
+        self._site.tasks.start(self._watch(self.runner), name=f"watch {process.instance}")
+
+    async def _watch(self, runner: Runner) -> None:
+        status = await runner.ended()
+        self.last_line = runner.output.last_error_line()
+        self._died_of = describe_end(status, last_line=self.last_line)
+        self.peak_bytes = max(self.peak_bytes, status.max_rss_bytes)
+        self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **_used(status))
+        self._site.devices.ended(runner.id, now=self._site.now())
+        self.tell(e.Exited(self._site.now(), self._died_of))
+        self.runner = None
+        runner.close()
+        await self._remove_scratch(runner.id)
+
+    async def _remove_scratch(self, id: str) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._site.scratch / id, ignore_errors=True)
+
+    def _cut_off(self, cause: e.Cut) -> None:
+        if self.runner is None:
+            return
+        match cause:
+            case e.Cut.STOPPED:
+                text = f"{self.model} was stopped before the request was done"
+                self.runner.link.cut_off(Unavailable(text, retry_after_s=CUT_RETRY_S))
+            case e.Cut.DIED:
+                reason = self.life.ending.reason or self._died_of
+                self.runner.link.cut_off(RunnerDied(f"the runner of {self.model} ended under the request: {reason}"))
+            case _:
+                assert_never(cause)
+
+    # ---- announcements
+
+    def _announce(self, outcome: e.Outcome) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(outcome)
+        life = self.life
+        if outcome is e.Outcome.READY:
+            self._trouble = None
+        elif life.state is State.FAILED:
+            self._say_failed()
+            refusal = self.refusal(self._site.now())
+            if refusal is not None:
+                self.intake.refuse_waiting(refusal)
+        if outcome is e.Outcome.CRASHED:
+            self.ended_because = f"it ended by itself ({life.failure.reason})"
+        if life.state in RESTING:
+            self.progress = Step("", "")
+        self._home.announced(self, outcome)
+        if self.intake.line and self.life.state in RESTING:
+            self.wanted()
+
+    def _say_failed(self) -> None:
+        failure = self.life.failure
+        self._site.telemetry.metrics.loads.at(self.model, "failed").value += 1
+        retry_in_s = None if failure.retry_at == NEVER else round(failure.retry_at - self._site.now(), 3)
+        self._say("model.failed", kind=failure.kind.value, reason=failure.reason, retry_in_s=retry_in_s)
+
+    # ---- timers
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self.tell(e.TimeUp())
+
+    def _clear_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _open_to_work(self) -> None:
+        runner = self.runner
+        assert runner is not None
+        self.progress = Step("", "")
+        self._say("instance.ready", instance=runner.id, pid=runner.pid, load_s=runner.facts.get("load_s"))
+        self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
+        self._watch_idleness(self.version.spec.serving.idle_timeout_s)
+
+    def _watch_idleness(self, seconds: float) -> None:
+        self._clear_idle()
+        self._idle = self._site.loop.call_later(max(seconds, IDLE_CHECK_LEAST_S), self._check_idleness)
+
+    def _check_idleness(self) -> None:
+        """One timer for an instance, not one for a request: it looks how long it has been, and comes again when it may be due."""
+        self._idle = None
+        timeout_s = self.version.spec.serving.idle_timeout_s
+        use = Use(calls=self.calls, last_used=self.last_used, kept=self.kept)
+        left_s = idle_for_s(use, idle_timeout_s=timeout_s, now=self._site.now())
+        if left_s > 0:
+            self._watch_idleness(min(left_s, timeout_s))
+        else:
+            self.evicted("idle")
+
+    def _clear_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    # ---- node.intake.Decider
+
+    def refusal(self, now: Instant) -> FornadaError | None:
+        life = self.life
+        failure = life.failure
+        if life.state is not State.FAILED or now >= failure.retry_at:
+            return None
+        retry_after_s = None if failure.retry_at == NEVER else failure.retry_at - now
+        match failure.kind:
+            case e.FailureKind.NEVER_FITS:
+                return NeverFits(f"{self.model} can't run on this node: it {failure.reason}")
+            case e.FailureKind.MEMORY:
+                return OutOfDeviceMemory(f"{self.model} ran out of memory while it loaded: {failure.reason}", retry_after_s=retry_after_s)
+            case e.FailureKind.PROVISION if isinstance(self._trouble, DiskFull):
+                return DiskFull(self._trouble.message, retry_after_s=retry_after_s)
+            case e.FailureKind.CRASH | e.FailureKind.FAULT:
+                text = f"{self.model} ended {life.crashes} times in a row without an answer: {failure.reason}"
+            case _:
+                text = f"{self.model} could not be loaded: {failure.reason}"
+        if self.last_line and self.last_line not in text:
+            text = f"{text}; last line on stderr: {self.last_line}"
+        return LoadFailed(text, retry_after_s=retry_after_s)
+
+    def demanded(self) -> None:
+        self.wanted()
+
+    def describe(self) -> str:
+        if self.life.state is State.WAITING:
+            return f"{self.model} waited for room ({self._site.room.reasons.get(self.key, 'not planned yet')})"
+        doing = " ".join(filter(None, [self.life.state.value, self.progress.text]))
+        return f"{self.model} was {doing}"
+
+    def emptied(self) -> None:
+        if self.life.state is State.DRAINING and self.runner is not None and self.runner.link.live == 0:
+            self.tell(e.Emptied(self._site.now(), stuck=bool(self.runner.link.calls)))
+
+    def served(self) -> None:
+        self.tell(e.Served())
+
+    # ---- node.runner.Owner
+
+    def note_progress(self, step: Step) -> None:
+        self.progress = step
+
+    def freed(self) -> None:
+        if self.runner is not None:
+            self.intake.freed(self.runner.link)
+
+    # ---- node.room.Resident
+
+    @property
+    def kept(self) -> bool:
+        return self._home.keeps(self)
+
+    @property
+    def runner_id(self) -> str:
+        return self.runner.id if self.runner is not None else ""
+
+    @property
+    def phase(self) -> Phase:
+        match self.life.state:
+            case State.READY | State.ASLEEP:
+                return Phase.BUSY if self.calls else Phase.IDLE
+            case State.UNWANTED | State.DRAINING | State.STOPPING:
+                return Phase.CLOSING
+            case _:
+                return Phase.COMING
+
+    @property
+    def calls(self) -> int:
+        """Requests that it works on or that wait for it."""
+        return len(self.intake.line) + (len(self.runner.link.calls) if self.runner is not None else 0)
+
+    @property
+    def last_used(self) -> Instant:
+        return self.intake.last_used
+
+    @property
+    def served_any(self) -> bool:
+        return self.life.served
+
+    @property
+    def oldest_waiting(self) -> Instant | None:
+        return self.intake.line.oldest()
+
+    def granted(self, device: str) -> None:
+        self._device = device
+        self.tell(e.Granted())
+
+    def never_fits(self, reason: str) -> None:
+        self.tell(e.NeverFits(self._site.now(), reason))
+
+    def evicted(self, reason: str) -> None:
+        self._site.telemetry.metrics.evictions.at(self.model, reason).value += 1
+        self.unwanted(grace_s=self._site.settings.drain_s, reason=reason)
+
+    def _say(self, event: str, **fields: Any) -> None:
+        self._site.telemetry.log.info(event, model=self.model, version=self.version.digest[:12], **fields)
+
+
+def _used(status: ExitStatus) -> dict[str, Any]:
+    return {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}

@@ -1,0 +1,192 @@
+"""Where requests for one version arrive: sent on at once, kept waiting, or refused.
+
+The way of a request for a ready model with capacity is `submit` → `Link.send`, two plain calls.
+"""
+
+from typing import Protocol
+
+from fornada.core.errors import DeadlinePassed, FornadaError
+from fornada.core.names import Instant, ModelName
+from fornada.core.policy.admission import Standing, admit
+from fornada.core.policy.batching import Slots, slots
+from fornada.core.requests import InferenceRequest, Sink
+from fornada.core.specs import ServingSpec
+from fornada.node.admission import Line
+from fornada.node.call import Call
+from fornada.node.link import Link, Tally
+from fornada.node.site import Site
+
+
+class Decider(Protocol):
+    """The instance, which alone decides about its life."""
+
+    def refusal(self, now: Instant) -> FornadaError | None:
+        """Why no request can be taken for now, or None."""
+
+    def demanded(self) -> None:
+        """Requests wait and nothing is open."""
+
+    def describe(self) -> str:
+        """What a request waits for."""
+
+    def emptied(self) -> None:
+        """A call has ended while no new ones are let through."""
+
+    def served(self) -> None:
+        """The first call since `open` has been ended by the runner."""
+
+
+class Intake:
+    """Owns the line; the link's calls belong to the link. Implements node.call.Queue."""
+
+    def __init__(self, decider: Decider, *, model: ModelName, serving: ServingSpec, tally: Tally, site: Site) -> None:
+        self._decider = decider
+        self._model = model
+        self._serving = serving
+        self._tally = tally
+        self._site = site
+        self._now = site.now
+        self._wheel = site.wheel
+        self._next_call = site.next_call
+        self._queue_s = site.telemetry.metrics.request_seconds.at(model, "queue")
+        self._link: Link | None = None
+        """Set while requests may go to it."""
+        self._granted_ahead = 0
+        self._slots = Slots(0, 0)
+        self._served = False
+        self.line = Line()
+        self.last_used = site.now()
+        self.answered_at: Instant | None = None
+        """When a runner last ended a call; None: never yet."""
+
+    # ---- requests
+
+    def submit(self, request: InferenceRequest, sink: Sink) -> Call:
+        """core.ports.InferencePort.submit, for this version."""
+        now = self._now()
+        deadline = request.deadline
+        if deadline is None:
+            deadline = Instant(now + self._serving.timeout_s)
+        call = Call(self._next_call(), request, sink, self, self._wheel, deadline, now)
+        link = self._link
+        if link is not None and link.has_room and not self.line and deadline > now and not request.reject_if_busy:
+            link.send(call, now)
+            self._wheel.add(call, deadline, now)
+        else:
+            self._consider(call, now)
+        return call
+
+    def take_back(self) -> list[Call]:
+        """Those who wait and don't insist on this version: they go to another one."""
+        leaving = [call for call in self.line if call.request.version is None]
+        for call in leaving:
+            self.line.discard(call)
+        return leaving
+
+    def take_over(self, calls: list[Call]) -> None:
+        """Those who waited at another version. They have been admitted once and are not asked again."""
+        for call in calls:
+            call.queue = self
+            self.line.add(call)
+        self._dispatch(self._now())
+        if self.line:
+            self._decider.demanded()
+
+    def refuse_waiting(self, error: FornadaError) -> None:
+        for call in self.line:
+            call.refuse(error)
+
+    def refuse_older(self, than: Instant, error: FornadaError) -> None:
+        """Those who wait since before `than`."""
+        for call in self.line:
+            if call.since <= than:
+                call.refuse(error)
+
+    # ---- the link
+
+    def open(self, link: Link, *, granted_ahead: int) -> None:
+        """Requests may go to this runner from now on."""
+        self._link = link
+        self._granted_ahead = granted_ahead
+        self._served = False
+        self.last_used = self._now()
+        self._tally.service_s.clear()
+        self._measure(link)
+        self._dispatch(self.last_used)
+
+    def close(self) -> None:
+        """No further request may go to it."""
+        self._link = None
+        self._slots = Slots(0, 0)
+
+    def freed(self, link: Link) -> None:
+        """The link's word that calls have ended or that its socket takes bytes again."""
+        now = self.last_used = self._now()
+        if link.ended:
+            self.answered_at = now
+        if self._link is not link:
+            self._decider.emptied()
+            return
+        self._measure(link)
+        if self.line:
+            self._dispatch(now)
+        if not self._served and link.ended:
+            self._served = True
+            self._decider.served()
+        if self._site.room.anybody_waits:
+            self._site.room.replan()
+
+    # ---- node.call.Queue
+
+    def withdraw(self, call: Call) -> None:
+        self.line.discard(call)
+        if not self.line and self._site.room.anybody_waits:
+            self._site.room.replan()
+
+    def describe(self) -> str:
+        if self._link is not None:
+            return f"all {self._slots.working} places of {self._model} were taken"
+        return self._decider.describe()
+
+    def count(self, outcome: str) -> None:
+        self._site.telemetry.metrics.requests.at(self._model, outcome).value += 1
+
+    # ---- within
+
+    def standing(self) -> Standing:
+        at_runner = len(self._link.calls) if self._link is not None else 0
+        return Standing(self._model, self._slots.working, at_runner + len(self.line), self._serving.queue, self._tally.service_s)
+
+    def _consider(self, call: Call, now: Instant) -> None:
+        refusal = self._decider.refusal(now)
+        if refusal is None and call.deadline <= now:
+            refusal = DeadlinePassed("the request's deadline had passed when it came")
+        if refusal is None:
+            refusal = admit(self.standing(), reject_if_busy=call.request.reject_if_busy, max_wait_s=self._site.settings.max_wait_s)
+        if refusal is not None:
+            call.refuse(refusal)
+            return
+        self.line.add(call)
+        self._wheel.add(call, call.deadline, now)
+        if self._link is not None:
+            self._dispatch(now)
+        else:
+            self._decider.demanded()
+
+    def _dispatch(self, now: Instant) -> None:
+        link = self._link
+        while link is not None and self.line and link.has_room:
+            call = self.line.pop()
+            self._queue_s.observe(now - call.since)
+            link.send(call, now)
+
+    def _measure(self, link: Link) -> None:
+        """How many calls the runner may hold, after what is known of its speed."""
+        serving = self._serving
+        self._slots = slots(
+            concurrency=serving.concurrency,
+            max_batch=serving.max_batch,
+            granted_ahead=self._granted_ahead,
+            service_s=self._tally.service_s,
+        )
+        link.capacity = min(self._slots.sent, self._slots.working + serving.queue)

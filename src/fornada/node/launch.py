@@ -1,0 +1,146 @@
+"""What a runner is started with: its command, its whole environment, its bounds and its assignment."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fornada.core.policy.placement import CPU
+from fornada.core.ports import Launch, Limits, Provisioned, Version
+
+ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from fornada_sdk.runner.main import main; main()"
+INHERITED_VARIABLES = (
+    "TZ",
+    # What the processor can do, where an operator has to say it; it changes results and speed, never what is reachable.
+    "OPENBLAS_CORETYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "ATEN_CPU_CAPABILITY",
+    "NPY_DISABLE_CPU_FEATURES",
+    "TF_ENABLE_ONEDNN_OPTS",
+)
+"""Variables of the node's own environment that runners may see; every other one stays out."""
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+FILE_BYTES_LEAST = 64 * 1024**2
+
+
+class Place(NamedTuple):
+    """Where and as which try an instance runs."""
+
+    instance: str
+    scratch: str
+    device: str
+    device_kind: str
+    load_attempt: int
+    load_count: int
+
+
+def instance_id(model: str, suffix: str) -> str:
+    """The last part of the model's name, as it may stand in a directory's name, and chance: a new process is a new instance."""
+    last = model.rsplit("/", 1)[-1]
+    plain = "".join(character if character.isascii() and character.isalnum() else "-" for character in last)
+    return f"{plain.strip('-')[:32] or 'model'}-{suffix}"
+
+
+def launch(version: Version, provisioned: Provisioned, place: Place, *, inherited: Mapping[str, str], release: str) -> Launch:
+    """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES."""
+    spec = version.spec
+    return Launch(
+        instance=place.instance,
+        argv=[provisioned.python, "-I", "-B", "-c", ENTRY, provisioned.sdk],
+        env=_environment(version, provisioned, place, inherited),
+        cwd=place.scratch,
+        limits=Limits(
+            memory_bytes=spec.resources.memory,
+            open_files=1024,
+            file_bytes=max(spec.resources.scratch, FILE_BYTES_LEAST),
+        ),
+        assignment=_assignment(version, provisioned, place, release),
+        memo={
+            "model": version.model,
+            "version": version.digest,
+            "account": version.account,
+            "device": place.device,
+            "load_count": place.load_count,
+        },
+    )
+
+
+def _environment(version: Version, provisioned: Provisioned, place: Place, inherited: Mapping[str, str]) -> dict[str, str]:
+    spec = version.spec
+    cache = os.path.join(place.scratch, "cache")
+    threads = str(spec.resources.threads)
+    return {
+        "PATH": f"{os.path.dirname(provisioned.python)}:{SYSTEM_PATH}",
+        "LANG": "C.UTF-8",
+        "HOME": place.scratch,
+        "TMPDIR": place.scratch,
+        "XDG_CACHE_HOME": cache,
+        "XDG_CONFIG_HOME": os.path.join(place.scratch, "config"),
+        "XDG_DATA_HOME": os.path.join(place.scratch, "data"),
+        "VIRTUAL_ENV": provisioned.environment,
+        # Caches of libraries that would otherwise look for a home or a network.
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "MPLCONFIGDIR": cache,
+        "NUMBA_CACHE_DIR": cache,
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        # Taking a whole card at the first use is nothing for a machine with many models.
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        **({"CUDA_VISIBLE_DEVICES": ""} if place.device == CPU else {}),
+        **dict.fromkeys(THREAD_VARIABLES, threads),
+        "MODEL_MEMORY_BYTES": str(spec.resources.memory),
+        **{name: inherited[name] for name in INHERITED_VARIABLES if name in inherited},
+        **spec.env,
+    }
+
+
+def _assignment(version: Version, provisioned: Provisioned, place: Place, release: str) -> dict[str, Any]:
+    """fornada_sdk/runner/assignment.py says what the fields mean."""
+    spec = version.spec
+    return {
+        "instance": place.instance,
+        "model": version.model,
+        "version": version.digest,
+        "account": version.account,
+        "engine": spec.engine,
+        "folder": provisioned.folder,
+        "entry": spec.python.entry,
+        "artifacts": provisioned.artifacts,
+        "scratch": place.scratch,
+        "settings": msgspec.to_builtins(spec.settings),
+        "task": spec.task,
+        "resources": {"memory_bytes": spec.resources.memory, "threads": spec.resources.threads},
+        "device": {
+            "id": place.device,
+            "kind": place.device_kind,
+            "memory_bytes": spec.resources.device_memory if place.device != CPU else 0,
+        },
+        "serving": {
+            "concurrency": spec.serving.concurrency,
+            "max_batch": spec.serving.max_batch,
+            "max_wait_ms": spec.serving.max_wait_ms,
+            "max_body": spec.serving.max_body,
+        },
+        "load_attempt": place.load_attempt,
+        "load_count": place.load_count,
+        "tensors": msgspec.to_builtins(spec.tensors),
+        "example": "",
+        "release": release,
+    }

@@ -1,0 +1,480 @@
+"""The control plane's end of the wire to one runner.
+
+Requests go out and answers come in as plain calls on the event loop: no task, no future, no timer for a request. What is sent
+during one turn of the loop leaves in as few packets as possible; acknowledgements ride along, or follow within ACK_S.
+
+A runner is hostile. Whatever it sends that the wire doesn't allow is a fault: `Ears.faulted` is told once, nothing more is
+read, and the process is killed. Answers to requests that nobody knows are acknowledged and counted: a predecessor asked.
+"""
+
+import asyncio
+import os
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from fornada.core.errors import BadRequest, FornadaError, ModelRaised, OutOfDeviceMemory, RunnerDied
+from fornada.core.names import Instant
+from fornada.core.policy.admission import SAMPLES
+from fornada.core.requests import AnswerHead
+from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call, outcome_of
+from fornada.telemetry.metrics import Count, Spread
+from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MAX_PAYLOAD, MORE, Assembler, ProtocolError, frame, frames
+from fornada_sdk.wire.messages import (
+    CREDIT_BODY,
+    INVOKE_PREFIX,
+    OK_HEAD,
+    STREAM_WINDOW,
+    Kind,
+    decode,
+    encode,
+    invoke_head,
+    split_head,
+    with_head,
+)
+
+ACK_S = 0.02
+"""How long an acknowledgement waits for a message that it can travel with."""
+ACKS_AT_ONCE = 64
+CREDIT_STEP = STREAM_WINDOW // 4
+OUTBOX_BYTES = 4 * 1024**2
+"""Bytes that may wait for the socket before requests stay in their line."""
+BODY_BYTES = 256 * 1024**2
+"""The largest answer, and the most that the parts of all unfinished answers of one runner may hold."""
+PACKETS_A_TURN = 32
+MUCH = MAX_PACKET // 4
+"""After a packet of this size there is probably another one."""
+
+_INVOKE = struct.Struct(HEADER.format + INVOKE_PREFIX.format.lstrip("<"))
+_INVOKE_KIND, _ANSWER_KIND, _ITEM_KIND, _PART_KIND = int(Kind.INVOKE), int(Kind.ANSWER), int(Kind.ITEM), int(Kind.PART)
+_OK_PREFIX = with_head(OK_HEAD)
+_OK_SIZE = len(_OK_PREFIX)
+_OK = AnswerHead()
+_HEADS = msgspec.json.Decoder(AnswerHead)
+
+
+class Ears(Protocol):
+    """Who is told what the runner says. What doesn't fit the order of things may raise ProtocolError, as everything that breaks the rules."""
+
+    def greeted(self, hello: dict[str, Any]) -> None: ...
+
+    def progressed(self, progress: dict[str, Any]) -> None: ...
+
+    def loaded(self, ready: dict[str, Any]) -> None: ...
+
+    def failed(self, failure: dict[str, Any]) -> None: ...
+
+    def asked(self, number: int, booking: dict[str, Any]) -> None:
+        """BOOK; answer with `Link.booked`."""
+
+    def freed(self) -> None:
+        """Calls have ended, or the socket takes bytes again: there may be room for more."""
+
+    def orphaned(self, request: int) -> None: ...
+
+    def faulted(self, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is counted about the requests of one model."""
+
+    ok: Count
+    run_s: Spread
+    service_s: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """The last service times, for predictions."""
+
+
+class Link:
+    """Owns the calls that were sent. `descriptor` belongs to who made the link; it must be non-blocking."""
+
+    def __init__(self, descriptor: int, *, ears: Ears, tally: Tally, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop) -> None:
+        self._fd = descriptor
+        self._ears = ears
+        self._tally = tally
+        self._now = now
+        self._loop = loop
+        self._outbox: list[bytes] = []
+        self._outbox_bytes = 0
+        self._acks: list[int] = []
+        self._assembler = Assembler(BODY_BYTES)
+        self._assembled = 0
+        self._flush_due = False
+        self._blocked = False
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._heard = self._speechless
+        self.calls: dict[int, Call] = {}
+        """Sent and not ended by the runner's word, abandoned ones too."""
+        self.live = 0
+        """Those of them for which a caller waits."""
+        self.foreign: set[int] = set()
+        """Requests of a predecessor that the runner still works on."""
+        self.ended = 0
+        """How many calls the runner has ended."""
+        self.capacity = 1
+        self.open = True
+        """False after a fault, the runner's end of the socket, or `close`."""
+        loop.add_reader(descriptor, self._readable)
+
+    # ---- sending
+
+    @property
+    def has_room(self) -> bool:
+        """One more call may be sent."""
+        return len(self.calls) + len(self.foreign) < self.capacity and self._outbox_bytes < OUTBOX_BYTES and not self._blocked and self.open
+
+    def send(self, call: Call, now: Instant) -> None:
+        """INVOKE. The caller has looked at `has_room`."""
+        request = call.request
+        call.state = SENT
+        call.sent_at = now
+        call.wire = self
+        self.calls[call.id] = call
+        self.live += 1
+        head = request.head
+        body = request.body
+        if len(body) == 1:
+            piece = body[0]
+            size = INVOKE_PREFIX.size + len(head) + len(piece)
+            if size <= MAX_PAYLOAD:
+                prefix = _INVOKE.pack(size, _INVOKE_KIND, 0, 0, call.id, len(head), call.deadline - now)
+                self._outbox.append(b"".join((prefix, head, piece)))
+                self._outbox_bytes += size
+                if not self._flush_due:
+                    self._flush_due = True
+                    self._loop.call_soon(self._flush)
+                return
+        for piece in frames(_INVOKE_KIND, _PART_KIND, call.id, invoke_head(head, call.deadline - now), body):
+            self._put(piece)
+
+    def abandon(self, call: Call) -> None:
+        """Nobody waits for the call any more. CANCEL; the slot comes back with the runner's ANSWER or END."""
+        call.state = ABANDONED
+        self.live -= 1
+        self._put(frame(Kind.CANCEL, call.id))
+        self._ears.freed()
+
+    def taken(self, call: Call, count: int) -> None:
+        """CREDIT, once enough has come together."""
+        call.taken_bytes += count
+        owed = min(call.taken_bytes, call.seen) - call.credited
+        if owed >= CREDIT_STEP:
+            call.credited += owed
+            self._put(frame(Kind.CREDIT, call.id, CREDIT_BODY.pack(owed)))
+
+    def stop(self, grace_s: float) -> None:
+        """STOP: no new work, finish what runs, exit."""
+        self._put(frame(Kind.STOP, 0, encode({"grace_s": grace_s})))
+
+    def booked(self, number: int, *, refusal: str) -> None:
+        """BOOKED; an empty `refusal` says that the bytes are the runner's."""
+        self._put(frame(Kind.BOOKED, number, encode({"ok": not refusal, "message": refusal})))
+
+    def cancel_foreign(self, requests: Iterable[int]) -> None:
+        """A predecessor's requests, whose callers are gone: CANCEL, and their slots count as taken until they end."""
+        for request in requests:
+            self.foreign.add(request)
+            self._put(frame(Kind.CANCEL, request))
+
+    def cut_off(self, error: FornadaError) -> None:
+        """Refuses every caller who waits. The calls stay until the runner or its end frees them."""
+        for call in list(self.calls.values()):
+            call.refuse(error)
+
+    def last_words(self) -> None:
+        """After the process has ended: takes in what it had still sent."""
+        while self.open and self._read():
+            pass
+
+    def close(self) -> None:
+        """No call may be live any more. The descriptor stays open."""
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        self._deafen()
+        if self._blocked:
+            self._loop.remove_writer(self._fd)
+            self._blocked = False
+        self.calls.clear()
+        self.foreign.clear()
+        self.live = 0
+
+    def _put(self, item: bytes) -> None:
+        self._outbox.append(item)
+        self._outbox_bytes += len(item)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._acks:
+            self._put_acks()
+        outbox = self._outbox
+        if self._blocked or not outbox:
+            return
+        if self._outbox_bytes + len(outbox) * HEADER_SIZE <= MAX_PACKET:
+            if self._write(b"".join(outbox)):
+                outbox.clear()
+                self._outbox_bytes = 0
+            return
+        while outbox:
+            count = _fitting(outbox)
+            if not self._write(b"".join(outbox[:count])):
+                return
+            self._outbox_bytes -= sum(map(len, outbox[:count]))
+            del outbox[:count]
+        self._outbox_bytes = 0
+
+    def _put_acks(self) -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        for at in range(0, len(self._acks), 4096):
+            ids = self._acks[at : at + 4096]
+            item = frame(Kind.ACK, 0, struct.pack(f"<{len(ids)}Q", *ids))
+            self._outbox.append(item)
+            self._outbox_bytes += len(item)
+        self._acks.clear()
+
+    def _write(self, packet: bytes) -> bool:
+        if not self.open:
+            return True  # nobody will read it
+        try:
+            os.write(self._fd, packet)
+        except BlockingIOError:
+            self._blocked = True
+            self._loop.add_writer(self._fd, self._writable)
+            return False
+        except OSError:
+            return True  # the runner has gone; its end will be told by the keeper
+        return True
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._fd)
+        self._blocked = False
+        self._flush()
+        if not self._blocked:
+            self._ears.freed()
+
+    # ---- receiving
+
+    def _readable(self) -> None:
+        for _ in range(PACKETS_A_TURN):
+            if self._read() < MUCH:
+                return
+
+    def _read(self) -> int:
+        """Takes in one packet. Its size; 0 where there is none."""
+        try:
+            packet = os.read(self._fd, MAX_PACKET)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except ConnectionResetError:
+            return self._read()  # it died with unread messages of ours; what it had sent before can still be read
+        except OSError:
+            packet = b""
+        if not packet:
+            self._deafen()
+            return 0
+        self._take(packet, 0)
+        return len(packet)
+
+    def _deafen(self) -> None:
+        if self.open:
+            self.open = False
+            self._loop.remove_reader(self._fd)
+
+    def _take(self, packet: bytes, at: int) -> None:
+        """The frames of a packet from `at` on."""
+        now = self._now()
+        end = len(packet)
+        calls = self.calls
+        try:
+            while at < end:
+                if end - at < HEADER_SIZE:
+                    raise ProtocolError(f"{end - at} bytes at the end of a packet are no frame")
+                length, kind, flags, part, request = HEADER.unpack_from(packet, at)
+                begin = at + HEADER_SIZE
+                at = begin + length
+                if at > end:
+                    raise ProtocolError(f"a frame of {length} bytes in the {end - begin} that are left of its packet")
+                if kind == _ANSWER_KIND and not flags and packet[begin : begin + _OK_SIZE] == _OK_PREFIX:
+                    call = calls.get(request)
+                    if call is not None and call.state is SENT:
+                        del calls[request]
+                        self.ended += 1
+                        call.state = DONE
+                        call.wheel.discard(call)
+                        self.live -= 1
+                        self._acks.append(request)
+                        run_s = now - call.sent_at
+                        tally = self._tally
+                        tally.ok.value += 1
+                        tally.run_s.observe(run_s)
+                        tally.service_s.append(run_s)
+                        call.sink.answer(_OK, packet[begin + _OK_SIZE : at])
+                        continue
+                if flags & MORE or kind == _PART_KIND:
+                    self._assemble(kind, flags, part, request, packet[begin:at], now)
+                else:
+                    self._hear(kind, part, request, packet[begin:at], now)
+        except (ProtocolError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            self._fault(str(error))
+            return
+        except BaseException:
+            # A caller's sink failed: our bug, but the other callers' answers in this packet are not to be lost with it.
+            if at < end:
+                self._loop.call_soon(self._take, packet, at)
+            raise
+        if self._acks and not self._flush_due:
+            self._acknowledge_soon()
+        self._ears.freed()
+
+    def _acknowledge_soon(self) -> None:
+        if len(self._acks) >= ACKS_AT_ONCE:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+        elif self._ack_timer is None:
+            self._ack_timer = self._loop.call_later(ACK_S, self._flush)
+
+    def _fault(self, reason: str) -> None:
+        self._deafen()
+        self._ears.faulted(reason)
+
+    def _assemble(self, kind: int, flags: int, part: int, request: int, payload: bytes, now: Instant) -> None:
+        self._assembled += len(payload)
+        if self._assembled > BODY_BYTES:
+            raise ProtocolError(f"more than {BODY_BYTES} bytes of unfinished messages")
+        if kind != _PART_KIND:
+            self._assembler.opened(kind, part, request, payload)
+            return
+        whole = self._assembler.continued(flags, part, request, payload)
+        if whole is not None:
+            opened, first, body = whole
+            self._assembled -= len(body)
+            self._hear(opened, first, request, body, now)
+
+    def _hear(self, kind: int, part: int, request: int, payload: bytes, now: Instant) -> None:
+        match kind:
+            case Kind.ITEM:
+                self._item(part, request, payload)
+            case Kind.ANSWER | Kind.STREAM | Kind.END:
+                self._speech(kind, request, payload, now)
+            case Kind.BOOK:
+                self._ears.asked(request, decode(payload))
+            case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED:
+                self._heard(kind, decode(payload))
+            case _:
+                raise ProtocolError(f"a message of kind {kind} from a runner")
+
+    def _speechless(self, kind: int, message: dict[str, Any]) -> None:
+        """Before HELLO, which comes first and once."""
+        if kind != Kind.HELLO:
+            raise ProtocolError(f"{Kind(kind).name} before HELLO")
+        self._heard = self._life
+        self._ears.greeted(message)
+
+    def _life(self, kind: int, message: dict[str, Any]) -> None:
+        match kind:
+            case Kind.PROGRESS:
+                self._ears.progressed(message)
+            case Kind.READY:
+                self._ears.loaded(message)
+            case Kind.FAILED:
+                self._ears.failed(message)
+            case _:
+                raise ProtocolError("a second HELLO")
+
+    def _speech(self, kind: int, request: int, payload: bytes, now: Instant) -> None:
+        head, body = (payload, memoryview(b"")) if kind == Kind.END else split_head(payload)
+        said = _OK if head == OK_HEAD else _HEADS.decode(head)
+        call = self.calls.get(request)
+        if call is None:
+            self._unknown(kind, request)
+            return
+        if kind == Kind.STREAM:
+            if call.state is STREAMING:
+                raise ProtocolError(f"request {request}: a second STREAM")
+            if call.state is SENT:
+                call.state = STREAMING
+                call.sink.stream_begins(said)
+            return
+        if call.state is (SENT if kind == Kind.END else STREAMING):
+            raise ProtocolError(f"request {request}: {Kind(kind).name} while {call.state.value}")
+        del self.calls[request]
+        self.ended += 1
+        self._acks.append(request)
+        if call.state is ABANDONED:
+            call.state = DONE
+            return
+        self._end(call, said, body, now)
+
+    def _end(self, call: Call, said: AnswerHead, body: memoryview, now: Instant) -> None:
+        streamed = call.state is STREAMING
+        call.state = DONE
+        call.wheel.discard(call)
+        self.live -= 1
+        run_s = now - call.sent_at
+        self._tally.run_s.observe(run_s)
+        self._tally.service_s.append(run_s)
+        if said.status == "ok":
+            self._tally.ok.value += 1
+            if streamed:
+                call.sink.stream_ends(None)
+            else:
+                call.sink.answer(said, body)
+            return
+        error = _refusal(said)
+        call.queue.count(outcome_of(error))
+        if streamed:
+            call.sink.stream_ends(error)
+        else:
+            call.sink.refuse(error)
+
+    def _item(self, part: int, request: int, payload: bytes) -> None:
+        call = self.calls.get(request)
+        if call is None or call.state is ABANDONED:
+            return
+        if call.state is not STREAMING:
+            raise ProtocolError(f"request {request}: item {part} before its STREAM")
+        if call.seen - call.taken_bytes >= STREAM_WINDOW:
+            raise ProtocolError(f"request {request}: item {part} although {STREAM_WINDOW} bytes have not been taken yet")
+        call.seen += len(payload)
+        call.sink.item(payload)
+
+    def _unknown(self, kind: int, request: int) -> None:
+        if kind == Kind.STREAM:
+            self._put(frame(Kind.CANCEL, request))
+            return
+        self.foreign.discard(request)
+        self._acks.append(request)
+        self._ears.orphaned(request)
+
+
+def _fitting(outbox: list[bytes]) -> int:
+    """How many frames from the front share a packet."""
+    size = 0
+    for count, item in enumerate(outbox):
+        size += len(item)
+        if size > MAX_PACKET:
+            return count
+    return len(outbox)
+
+
+def _refusal(said: AnswerHead) -> FornadaError:
+    match said.status:
+        case "bad_request":
+            return BadRequest(said.message or "the model refused the input")
+        case "raised":
+            return ModelRaised(said.message or "the model's code raised an error")
+        case "out_of_memory":
+            return OutOfDeviceMemory(said.message or "device memory ran out")
+        case "cancelled":
+            return RunnerDied(said.message or "the runner ended before it served the request")
+        case _:
+            raise ProtocolError(f"an answer with the status '{said.status}'")

@@ -1,0 +1,348 @@
+"""The node's front: implements the ports through which edge and catalogue use it.
+
+`submit` is on the way of every request and does nothing but find the instance. Everything else brings what runs (actual)
+towards what the catalogue and the operators want (desired).
+"""
+
+import asyncio
+import itertools
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import fornada
+from fornada.core.errors import Conflict, FornadaError, Unavailable, UnknownModel
+from fornada.core.lifecycle.model import RESTING
+from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
+from fornada.core.ports import CatalogPort, Clock, Health, KeeperPort, LogLine, ModelView, ProcessPort, ProvisionPort, StorePort, Version
+from fornada.core.requests import InferenceRequest, Sink, Ticket
+from fornada.core.settings import NodeSettings
+from fornada.node import views
+from fornada.node.adoption import end_stranger, still_alive
+from fornada.node.call import outcome_of
+from fornada.node.deadlines import Wheel
+from fornada.node.devices import Devices
+from fornada.node.instance import Instance
+from fornada.node.model import Model
+from fornada.node.room import Room
+from fornada.node.site import Site
+from fornada.node.tasks import Tasks
+from fornada.telemetry import Telemetry
+
+HEARTBEAT_S = 0.25
+STARTING_RETRY_S = 1.0
+DRAINING_RETRY_S = 5.0
+STOP_GRACE_S = 2.0
+"""What a runner without work gets to end by itself when the node goes down."""
+DRAIN_TURN_S = 0.01
+
+
+class Keeper(KeeperPort, Protocol):
+    """node.keeper_client's KeeperClient, as far as the manager needs it."""
+
+    @property
+    def adopted(self) -> Sequence[ProcessPort]:
+        """Runners that a predecessor left, live or ended."""
+
+
+class _Refused:
+    """The ticket of a request that never got anywhere."""
+
+    def leave(self) -> None:
+        """Nothing to leave."""
+
+    def taken(self, count: int) -> None:
+        """Nothing to take."""
+
+
+_REFUSED = _Refused()
+
+
+class Manager:
+    """Implements core.ports' InferencePort and OperationsPort."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        keeper: Keeper,
+        provision: ProvisionPort,
+        store: StorePort,
+        catalog: CatalogPort,
+        devices: Devices,
+        settings: NodeSettings,
+        telemetry: Telemetry,
+        data_dir: Path,
+        inherited: Mapping[str, str] | None = None,
+        node: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`inherited` is the node's environment, of which runners see node.launch.INHERITED_VARIABLES; `node` is run/node.json's object."""
+        loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._now = clock.now
+        self._keeper = keeper
+        self._catalog = catalog
+        self._settings = settings
+        self._node = node or {}
+        self._models: dict[ModelName, Model] = {}
+        self._leaving: set[Model] = set()
+        self._started = False
+        self._accepting = False
+        self._draining = False
+        self._beat_at = clock.now()
+        room = Room(devices, max_resident=settings.max_resident, now=clock.now, loop=loop)
+        self._site = Site(
+            clock=clock,
+            now=clock.now,
+            loop=loop,
+            keeper=keeper,
+            provision=provision,
+            store=store,
+            devices=devices,
+            telemetry=telemetry,
+            settings=settings,
+            wheel=Wheel(now=clock.now, loop=loop),
+            room=room,
+            tasks=Tasks(telemetry.log),
+            scratch=data_dir / "scratch",
+            inherited=dict(inherited or {}),
+            release=fornada.__version__,
+            next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
+            new_suffix=lambda: secrets.token_hex(5),
+        )
+        self._measure()
+
+    # ---- core.ports.InferencePort
+
+    def submit(self, request: InferenceRequest, sink: Sink) -> Ticket:
+        model = self._models.get(request.model)
+        if model is not None and self._accepting and request.version is None:
+            model.held = False
+            return model.current.submit(request, sink)
+        return self._submit_otherwise(request, sink)
+
+    def _submit_otherwise(self, request: InferenceRequest, sink: Sink) -> Ticket:
+        try:
+            self._refuse_unless_accepting()
+            return self._model(request.model).instance_for(request.version).submit(request, sink)
+        except FornadaError as error:
+            self._site.telemetry.metrics.requests.at(request.model, outcome_of(error)).value += 1
+            sink.refuse(error)
+            return _REFUSED
+
+    # ---- life of the node
+
+    async def start(self) -> None:
+        """Adopts what a predecessor left, brings up what min_instances asks for, then accepts requests."""
+        self._site.scratch.mkdir(parents=True, exist_ok=True)
+        left = list(self._site.scratch.iterdir())
+        self._site.tasks.start(self._beat(), name="heartbeat")
+        for entry in {entry.name: entry for entry in [*self._catalog.entries(LOCAL_ACCOUNT), *self._site.store.entries()]}.values():
+            self._add(entry.name)
+        living = {process.instance for process in await self._adopt()}
+        self._site.tasks.start(self._sweep([path for path in left if path.name not in living]), name="sweep scratch")
+        for model in list(self._models.values()):
+            model.settle()
+        self._started = self._accepting = True
+        self._site.telemetry.log.info("node.accepting", epoch=self._keeper.epoch, models=len(self._models))
+
+    async def drain(self, deadline_s: float) -> None:
+        """Refuses new requests, finishes accepted ones within `deadline_s`, then ends every process."""
+        if self._draining:
+            return
+        self._draining, self._accepting = True, False
+        self._site.telemetry.log.info("node.draining", deadline_s=deadline_s)
+        until = Instant(self._now() + deadline_s)
+        while self._now() < until and any(instance.calls for instance in self._instances()):
+            await asyncio.sleep(DRAIN_TURN_S)
+        for instance in self._instances():
+            instance.intake.refuse_waiting(_draining())
+        for model in self._all():
+            model.held = True
+        for instance in self._instances():
+            instance.unwanted(grace_s=min(STOP_GRACE_S, max(0.0, until - self._now())), reason="the node stops")
+        end = Instant(self._now() + STOP_GRACE_S + self._settings.kill_s + 1.0)
+        while self._now() < end and any(instance.state not in RESTING for instance in self._instances()):
+            await asyncio.sleep(DRAIN_TURN_S)
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets go of everything without ending a process: a successor may take them over."""
+        self._accepting = False
+        await self._site.tasks.close()
+        self._site.room.close()
+        self._site.wheel.close()
+
+    # ---- the catalogue
+
+    def catalog_changed(self, name: ModelName) -> None:
+        """The catalogue's callback after a deploy, a rollout or a removal."""
+        if not self._started or self._draining:
+            return
+        entry = self._catalog.entry(name)
+        model = self._models.get(name)
+        if entry is None and model is not None:
+            del self._models[name]
+            self._leaving.add(model)
+            model.removed()
+        elif entry is not None and model is not None:
+            model.changed(entry)
+        elif entry is not None:
+            self._add(name).changed(entry)
+
+    def in_use(self) -> Iterable[Version]:
+        """Versions of which something runs or is under way, whether or not the catalogue still knows them."""
+        return [instance.version for instance in self._instances() if instance.state not in RESTING]
+
+    # ---- core.ports.OperationsPort
+
+    def view(self, name: ModelName) -> ModelView:
+        return views.view(self._model(name), self._site)
+
+    def views(self, account: AccountId) -> Sequence[ModelView]:
+        return [self.view(entry.name) for entry in self._catalog.entries(account)]
+
+    async def load(self, name: ModelName, *, deadline: Instant) -> ModelView:
+        self._refuse_unless_accepting()
+        await self._model(name).load(deadline)
+        return self.view(name)
+
+    async def unload(self, name: ModelName, *, grace_s: float | None) -> ModelView:
+        await self._model(name).unload(self._settings.drain_s if grace_s is None else grace_s)
+        return self.view(name)
+
+    async def sleep(self, name: ModelName) -> ModelView:
+        raise Conflict(f"{self._model(name).name} can't sleep: this release only stops what is idle; unload it instead")
+
+    async def pin(self, name: ModelName, *, pinned: bool) -> ModelView:
+        self._model(name).pin(pinned)
+        return self.view(name)
+
+    async def reset(self, name: ModelName) -> ModelView:
+        self._model(name).reset()
+        return self.view(name)
+
+    def why(self, name: ModelName) -> Mapping[str, Any]:
+        return views.why(self._model(name), self._site)
+
+    def logs(self, name: ModelName, *, follow: bool, last: int) -> AsyncIterator[LogLine]:
+        return self._site.telemetry.outputs.read(self._model(name).name, last=last, follow=follow)
+
+    def devices(self) -> Sequence[Mapping[str, Any]]:
+        return views.device_views(self._site)
+
+    def patch_device(self, device: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._site.devices.patch(device, change, now=self._now())
+        self._site.telemetry.log.info("device.changed", device=device, change=dict(change))
+        self._site.room.replan()
+        return next(view for view in self.devices() if view["id"] == device)
+
+    def node(self) -> Mapping[str, Any]:
+        return {**self._node, "accepting": self._accepting, "draining": self._draining, "epoch": self._keeper.epoch}
+
+    def events(self) -> AsyncIterator[Mapping[str, Any]]:
+        return aiter(self._site.telemetry.log.watch())
+
+    def health(self) -> Health:
+        return Health(accepting=self._accepting, draining=self._draining, loop_age_s=self._now() - self._beat_at)
+
+    # ---- within
+
+    def _refuse_unless_accepting(self) -> None:
+        if self._draining:
+            raise _draining()
+        if not self._accepting:
+            raise Unavailable("the node is starting", retry_after_s=STARTING_RETRY_S)
+
+    def _model(self, name: ModelName) -> Model:
+        """Raises UnknownModel."""
+        found = self._models.get(name)
+        return found if found is not None else self._add(name)
+
+    def _add(self, name: ModelName) -> Model:
+        entry = self._catalog.entry(name)
+        if entry is None:
+            raise UnknownModel(f"there is no model '{name}'")
+        model = self._models[name] = Model(entry, site=self._site, catalog=self._catalog, left=self._left)
+        return model
+
+    def _left(self, model: Model) -> None:
+        self._leaving.discard(model)
+        if model.name not in self._models:
+            self._site.telemetry.outputs.forget(model.name)
+
+    def _all(self) -> list[Model]:
+        return [*self._models.values(), *self._leaving]
+
+    def _instances(self) -> list[Instance]:
+        return [instance for model in self._all() for instance in model.instances.values()]
+
+    async def _beat(self) -> None:
+        """The scheduler's turn for what is nobody's event: waits that are over, back-offs that have passed."""
+        while True:
+            self._beat_at = self._now()
+            if self._site.room.anybody_waits:
+                for instance in self._instances():
+                    instance.waited_too_long(self._beat_at)
+                self._site.room.replan()
+            if self._started and not self._draining:
+                for model in self._models.values():
+                    model.keep_alive()
+            await asyncio.sleep(HEARTBEAT_S)
+
+    # ---- adoption
+
+    async def _adopt(self) -> list[ProcessPort]:
+        """Returns those that live."""
+        alive, ended = await still_alive(self._keeper.adopted)
+        for process in ended:
+            process.forget()
+        for process in alive:
+            memo = process.memo
+            try:
+                model = self._model(ModelName(str(memo.get("model"))))
+                version = self._catalog.version(model.name, VersionDigest(str(memo.get("version"))))
+            except UnknownModel:
+                self._site.tasks.start(end_stranger(process, kill_s=self._settings.kill_s), name=f"end {process.instance}")
+                continue
+            instance = model.adopted(version)
+            if instance.state not in RESTING:
+                self._site.tasks.start(end_stranger(process, kill_s=self._settings.kill_s), name=f"end {process.instance}")
+                continue
+            self._site.telemetry.log.info("instance.adopted", model=model.name, instance=process.instance, pid=process.pid)
+            instance.adopt(process, str(memo.get("device")))
+        return alive
+
+    async def _sweep(self, gone: list[Path]) -> None:
+        """Directories of instances that ended while nobody was there to clear up."""
+        for path in gone:
+            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+    # ---- metrics
+
+    def _measure(self) -> None:
+        metrics = self._site.telemetry.metrics
+        metrics.loop_age.read = lambda: [((), self._now() - self._beat_at)]
+        metrics.queue_length.read = lambda: [
+            ((m.name,), sum(len(i.intake.line) for i in m.instances.values())) for m in self._models.values()
+        ]
+        metrics.instances.read = self._count_instances
+        metrics.device_bytes.read = lambda: [
+            ((device["id"], kind), device[f"{kind}_bytes"])
+            for device in views.device_views(self._site)
+            for kind in ("total", "reserved", "used", "foreign")
+        ]
+
+    def _count_instances(self) -> list[tuple[tuple[str, ...], float]]:
+        counts: dict[tuple[str, ...], float] = {}
+        for instance in self._instances():
+            if instance.runner is not None:
+                labels = (instance.model, instance.state.value)
+                counts[labels] = counts.get(labels, 0) + 1
+        return list(counts.items())
+
+
+def _draining() -> Unavailable:
+    return Unavailable("the node is shutting down", retry_after_s=DRAINING_RETRY_S)

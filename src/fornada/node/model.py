@@ -1,0 +1,229 @@
+"""A model of the catalogue on this node: its versions, which of them serves, and what an operator wants of it.
+
+`current` serves requests. A new stable version comes up beside a current one that is in use and takes over when it is ready; a
+bad one leaves the old in place, and the label goes back to it. Where nothing runs, the new one simply serves from then on.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fornada.core.errors import FornadaError, UnknownModel
+from fornada.core.lifecycle.events import Outcome
+from fornada.core.lifecycle.model import RESTING, State, Wish
+from fornada.core.names import Instant, VersionDigest
+from fornada.core.ports import CatalogPort, Entry, Version
+from fornada.node.instance import Instance
+from fornada.node.link import Tally
+from fornada.node.site import Site
+
+SETTLE_S = 5.0
+"""How much longer than its own bounds an end may take before an operator is told that it hangs."""
+
+
+class Model:
+    """Implements node.instance.Home. `left` is called once a removed model has nothing running any more."""
+
+    def __init__(self, entry: Entry, *, site: Site, catalog: CatalogPort, left: Callable[["Model"], None]) -> None:
+        metrics = site.telemetry.metrics
+        self.name = entry.name
+        self.entry = entry
+        self.pinned = entry.pinned
+        self.held = False
+        """An operator unloaded it: only a request or `load` brings it back."""
+        self.tally = Tally(metrics.requests.at(entry.name, "ok"), metrics.request_seconds.at(entry.name, "run"))
+        self.instances: dict[VersionDigest, Instance] = {}
+        self.incoming: Instance | None = None
+        """The stable version, while it comes up beside the one that serves."""
+        self._site = site
+        self._catalog = catalog
+        self._left = left
+        self._removed = False
+        self.loads, self.attempts = site.store.counters(entry.name)
+        self.current = self._instance(entry.stable)
+
+    # ---- requests
+
+    def instance_for(self, digest: VersionDigest | None) -> Instance:
+        """Who serves a request. Raises UnknownModel for a version that is gone."""
+        self.held = False
+        if digest is None:
+            return self.current
+        found = self.instances.get(digest)
+        return found if found is not None else self._instance(self._catalog.version(self.name, digest))
+
+    # ---- the catalogue
+
+    def changed(self, entry: Entry) -> None:
+        """The catalogue says what is stable now, and which versions there are."""
+        self.entry = entry
+        for digest in [digest for digest in self.instances if digest not in entry.versions and digest != entry.stable.digest]:
+            self._retire(self.instances[digest])
+        stable = self._instance(entry.stable)
+        if stable is self.incoming:
+            return
+        self._drop_incoming()
+        if stable.state is State.FAILED:
+            stable.reset()  # deployed again: whoever did it believes that it works now
+        if stable is self.current:
+            stable.prepare()
+        elif self._in_use(self.current):
+            self.incoming = stable
+            self._site.telemetry.log.info("deploy.begins", model=self.name, version=stable.version.digest[:12])
+            stable.wanted()
+        else:
+            self._switch(stable)
+            stable.prepare()
+        self.keep_alive()
+
+    def removed(self) -> None:
+        """The catalogue has forgotten it."""
+        self._removed = True
+        self.incoming = None
+        for instance in list(self.instances.values()):
+            self._retire(instance)
+        self._leave_if_over()
+
+    # ---- operators
+
+    async def load(self, deadline: Instant) -> None:
+        """Raises what prevents it, or DeadlinePassed."""
+        self.held = False
+        await (self.incoming or self.current).loaded(deadline)
+
+    async def unload(self, grace_s: float) -> None:
+        """Returns when nothing of it runs. Raises DeadlinePassed where even SIGKILL doesn't end it."""
+        self.held = True
+        now = self._site.now()
+        instances = list(self.instances.values())
+        waits = [instance for instance in instances if instance.state not in RESTING]
+        for instance in instances:
+            instance.unwanted(grace_s=grace_s, reason="an operator unloaded it")
+        deadline = Instant(now + grace_s + self._site.settings.kill_s + SETTLE_S)
+        for instance in waits:
+            await instance.at_rest(deadline)
+
+    def pin(self, pinned: bool) -> None:
+        self.pinned = pinned
+        self._site.store.set_pinned(self.name, pinned=pinned)
+        self._catalog.reload(self.name)
+
+    def reset(self) -> None:
+        self.attempts = 0
+        self._site.store.set_counters(self.name, loads=self.loads, attempts=0)
+        for instance in self.instances.values():
+            instance.reset()
+        self.keep_alive()
+
+    def keep_alive(self) -> None:
+        """Brings up what min_instances asks for, unless an operator unloaded it or it backs off."""
+        current = self.current
+        wanted = current.version.spec.serving.min_instances > 0 and not self.held and not self._removed
+        if wanted and current.state in RESTING:
+            if current.refusal(self._site.now()) is None:
+                current.wanted()
+
+    # ---- node.instance.Home
+
+    def keeps(self, instance: Instance) -> bool:
+        if self.held or instance not in (self.current, self.incoming):
+            return False
+        return self.pinned or instance.version.spec.serving.min_instances > 0
+
+    def starting(self) -> tuple[int, int]:
+        self.attempts += 1
+        self._site.store.set_counters(self.name, loads=self.loads, attempts=self.attempts)
+        return self.attempts, self.loads + 1
+
+    def announced(self, instance: Instance, outcome: Outcome) -> None:
+        if outcome is Outcome.READY:
+            self._note_load(instance)
+            if instance is self.incoming:
+                self._switch(instance)
+        elif instance is self.incoming and instance.state is State.FAILED:
+            self._reject(instance)
+        elif self.incoming is not None and self.incoming.state in RESTING and not self._in_use(self.current):
+            self._switch(self.incoming)  # both were unloaded: the next request is the new version's
+        if instance.state in RESTING:
+            self._forget_if_gone(instance)
+        self.keep_alive()
+
+    def adopted(self, version: Version) -> Instance:
+        """The instance that takes over a predecessor's process. One that served stays current until stable is ready."""
+        instance = self._instance(version)
+        if instance.version.digest != self.entry.stable.digest and self.current.state in RESTING:
+            self.current = instance
+        return instance
+
+    def settle(self) -> None:
+        """After every process has been adopted: stable takes over from an older one that serves."""
+        if self.current.version.digest != self.entry.stable.digest:
+            self.changed(self.entry)
+        self.keep_alive()
+
+    # ---- within
+
+    def _instance(self, version: Version) -> Instance:
+        found = self.instances.get(version.digest)
+        if found is None:
+            found = self.instances[version.digest] = Instance(version, self, site=self._site)
+        return found
+
+    def _in_use(self, instance: Instance) -> bool:
+        """Something of it runs or is wanted to run; a build that a deploy began is neither."""
+        if instance.intake.line:
+            return True
+        if instance.state in RESTING or instance.state is State.CANCELLING:
+            return False
+        return instance.state not in (State.BUILDING, State.FETCHING) or instance.life.wish is Wish.RUNNING
+
+    def _switch(self, to: Instance) -> None:
+        old, self.current, self.incoming = self.current, to, None
+        waiting = old.intake.take_back()
+        self._site.telemetry.log.info("deploy.switched", model=self.name, version=to.version.digest[:12], waiting=len(waiting))
+        to.intake.take_over(waiting)
+        if old is not to:
+            old.unwanted(grace_s=self._site.settings.drain_s, reason="another version took its place")
+
+    def _reject(self, instance: Instance) -> None:
+        """The new version is bad: the one that serves goes on serving, and the label goes back to it."""
+        self.incoming = None
+        current = self.current.version.digest
+        failure: dict[str, Any] = {"reason": instance.life.failure.reason, "serving": current[:12]}
+        self._site.telemetry.log.warning("deploy.rejected", model=self.name, version=instance.version.digest[:12], **failure)
+        self.entry = self._site.store.set_label(self.name, label="stable", digest=current)
+        self._catalog.reload(self.name)
+
+    def _drop_incoming(self) -> None:
+        if self.incoming is not None:
+            dropped, self.incoming = self.incoming, None
+            dropped.unwanted(grace_s=0.0, reason="a newer version was deployed")
+
+    def _retire(self, instance: Instance) -> None:
+        error: FornadaError = UnknownModel(f"{self.name} has been removed")
+        if not self._removed:
+            error = UnknownModel(f"the version {instance.version.digest[:12]} of {self.name} has been removed")
+        if instance is self.incoming:
+            self.incoming = None
+        if instance is not self.current or self._removed:
+            instance.retire(error)
+
+    def _forget_if_gone(self, instance: Instance) -> None:
+        digest = instance.version.digest
+        if digest not in self.entry.versions and instance not in (self.current, self.incoming):
+            self.instances.pop(digest, None)
+        self._leave_if_over()
+
+    def _leave_if_over(self) -> None:
+        if self._removed and all(instance.state in RESTING for instance in self.instances.values()):
+            self._left(self)
+
+    def _note_load(self, instance: Instance) -> None:
+        runner = instance.runner
+        if runner is None or runner.load_count <= self.loads:
+            return  # adopted: a predecessor has counted it
+        self.loads = runner.load_count
+        self._site.store.set_counters(self.name, loads=self.loads, attempts=self.attempts)
+        metrics = self._site.telemetry.metrics
+        metrics.loads.at(self.name, "ready").value += 1
+        if isinstance(load_s := runner.facts.get("load_s"), int | float):
+            metrics.load_seconds.at(self.name).observe(load_s)

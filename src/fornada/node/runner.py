@@ -1,0 +1,178 @@
+"""One process of an instance, seen from the control plane: its wire, its output, its signals, its end.
+
+Translates what comes over the wire into the events of the instance's life, and nothing more: what to do about them is decided
+in core.lifecycle.
+"""
+
+import signal
+from typing import Any, Protocol
+
+from fornada.core.lifecycle.events import Event, FailureKind, Faulted, Loaded, LoadFailed, Progressed, Unwanted
+from fornada.core.names import ModelName
+from fornada.core.ports import ExitStatus, ProcessPort, Step
+from fornada.core.specs import ServingSpec
+from fornada.node.link import Link, Tally
+from fornada.node.output import OutputReader
+from fornada.node.site import Site
+from fornada_sdk.wire.framing import ProtocolError
+from fornada_sdk.wire.messages import WIRE_VERSION
+
+TEXT_LONGEST = 500
+RELEASE_DELAY_LONGEST_S = 600.0
+REQUEST_LARGEST = (1 << 64) - 1
+
+
+class Owner(Protocol):
+    """The instance that a runner belongs to."""
+
+    model: ModelName
+
+    def tell(self, event: Event) -> None: ...
+
+    def note_progress(self, step: Step) -> None: ...
+
+    def freed(self) -> None: ...
+
+
+class Runner:
+    """Implements node.link.Ears."""
+
+    def __init__(self, process: ProcessPort, owner: Owner, *, site: Site, serving: ServingSpec, tally: Tally, device: str) -> None:
+        self.process = process
+        self.id = process.instance
+        self.pid = process.pid
+        self.device = device
+        self.load_count = int(process.memo.get("load_count", 0))
+        self.facts: dict[str, Any] = {}
+        """READY's fields: load_s, warmup_s, streaming, tensors, pipelining."""
+        self.granted_ahead = 0
+        self._coming_up = True
+        self._owner = owner
+        self._site = site
+        self._serving = serving
+        self.link = Link(process.link, ears=self, tally=tally, now=site.now, loop=site.loop)
+        self.output = OutputReader(
+            process.output,
+            model=owner.model,
+            instance=process.instance,
+            outputs=site.telemetry.outputs,
+            wall=site.clock.wall,
+            loop=site.loop,
+        )
+
+    # ---- what the instance orders
+
+    def terminate(self) -> None:
+        self.process.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        # To the whole session: a model's own child would keep the memory otherwise.
+        self.process.signal(signal.SIGKILL)
+
+    async def ended(self) -> ExitStatus:
+        """Waits for the end of the process and takes in what it had still said and printed."""
+        status = await self.process.exited()
+        self.link.last_words()
+        self.output.close()
+        return status
+
+    def close(self) -> None:
+        """After `ended`, when no caller waits any more."""
+        self.link.close()
+        self.process.forget()
+
+    # ---- what the wire tells
+
+    def greeted(self, hello: dict[str, Any]) -> None:
+        wire, instance, state = hello.get("wire"), hello.get("instance"), hello.get("state")
+        if not isinstance(wire, int) or wire > WIRE_VERSION:
+            raise ProtocolError(f"it speaks version {wire} of the wire, this release speaks {WIRE_VERSION}")
+        if instance != self.id:
+            raise ProtocolError("it says that it is another instance")
+        self._take_over(hello)
+        match state:
+            case "loading":
+                if isinstance(hello.get("progress"), dict):
+                    self.progressed(hello["progress"])
+            case "ready":
+                self.loaded(hello)
+            case "failed":
+                self.failed(hello)
+            case "stopping":
+                self._coming_up = False
+                self._owner.tell(Unwanted(self._site.now(), 0.0))
+            case _:
+                raise ProtocolError(f"its state is '{state}'")
+
+    def progressed(self, progress: dict[str, Any]) -> None:
+        self._expect_coming_up("PROGRESS")
+        phase = "warming" if progress.get("phase") == "warming" else "loading"
+        fraction = progress.get("fraction")
+        known = isinstance(fraction, int | float) and 0 <= fraction <= 1
+        text = str(progress.get("text") or "")[:TEXT_LONGEST]
+        self._owner.tell(Progressed(warming=phase == "warming"))
+        self._owner.note_progress(Step(phase, text, float(fraction) if known and fraction is not None else None))
+
+    def loaded(self, ready: dict[str, Any]) -> None:
+        self._expect_coming_up("READY")
+        self._coming_up = False
+        self.facts = {key: ready[key] for key in ("load_s", "warmup_s", "streaming", "tensors") if key in ready}
+        granted = ready.get("pipelining")
+        working = self._serving.concurrency * self._serving.max_batch
+        self.granted_ahead = max(0, granted - working) if isinstance(granted, int) else 0
+        self._owner.tell(Loaded())
+
+    def failed(self, failure: dict[str, Any]) -> None:
+        self._expect_coming_up("FAILED")
+        self._coming_up = False
+        reason = str(failure.get("reason") or "it doesn't say why")[:TEXT_LONGEST]
+        kind = FailureKind.MEMORY if failure.get("kind") == "memory" else FailureKind.LOAD
+        self._owner.tell(LoadFailed(reason, kind))
+
+    def asked(self, number: int, booking: dict[str, Any]) -> None:
+        device, count, delay_s = booking.get("device"), booking.get("bytes"), booking.get("release_delay_s", 0.0)
+        if not isinstance(device, str) or not isinstance(count, int) or not isinstance(delay_s, int | float):
+            raise ProtocolError("a BOOK without device and bytes")
+        if device != self.device:
+            refusal = f"the instance runs on {self.device}, not on {device}"
+        else:
+            delay_s = min(float(delay_s), RELEASE_DELAY_LONGEST_S) if delay_s > 0 else 0.0
+            refusal = self._site.devices.book(self.id, device, count, release_delay_s=delay_s, now=self._site.now())
+        self.link.booked(number, refusal=refusal)
+        self._site.room.replan()
+
+    def freed(self) -> None:
+        self._owner.freed()
+
+    def orphaned(self, request: int) -> None:
+        self._site.telemetry.metrics.orphaned.at().value += 1
+        self._site.telemetry.log.info("request.orphaned", model=self._owner.model, instance=self.id, request=request)
+
+    def faulted(self, reason: str) -> None:
+        self._site.telemetry.log.error("instance.fault", model=self._owner.model, instance=self.id, pid=self.pid, reason=reason)
+        self._owner.tell(Faulted(reason))
+
+    def _expect_coming_up(self, message: str) -> None:
+        if not self._coming_up:
+            raise ProtocolError(f"{message} although its load was over")
+
+    def _take_over(self, hello: dict[str, Any]) -> None:
+        """What an adopted runner still works on for callers who are gone, and what it holds."""
+        booked = hello.get("booked")
+        if isinstance(booked, dict):
+            self._site.devices.take_over(self.id, {str(k): v for k, v in booked.items() if isinstance(v, int)})
+        in_flight = hello.get("in_flight")
+        if isinstance(in_flight, list):
+            self.link.cancel_foreign(id for id in in_flight if isinstance(id, int) and 0 <= id <= REQUEST_LARGEST)
+
+
+def describe_end(status: ExitStatus, *, last_line: str) -> str:
+    """How a process ended, for people."""
+    if status.signal is not None:
+        try:
+            how = f"ended by {signal.Signals(status.signal).name}"
+        except ValueError:
+            how = f"ended by signal {status.signal}"
+    else:
+        how = f"exit code {status.code}"
+    return f"{how}: {last_line}" if last_line else how

@@ -1,0 +1,42 @@
+"""What every instance of a node works with."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fornada.core.names import Instant
+from fornada.core.ports import Clock, KeeperPort, ProvisionPort, StorePort
+from fornada.core.settings import NodeSettings
+from fornada.node.deadlines import Wheel
+from fornada.node.devices import Devices
+from fornada.node.room import Room
+from fornada.node.tasks import Tasks
+from fornada.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Made once by the manager."""
+
+    clock: Clock
+    now: Callable[[], Instant]
+    """clock.now, bound once: it is asked for every request."""
+    loop: asyncio.AbstractEventLoop
+    keeper: KeeperPort
+    provision: ProvisionPort
+    store: StorePort
+    devices: Devices
+    telemetry: Telemetry
+    settings: NodeSettings
+    wheel: Wheel
+    room: Room
+    tasks: Tasks
+    scratch: Path
+    """Folder in which every instance gets a directory of its own."""
+    inherited: Mapping[str, str]
+    release: str
+    next_call: Callable[[], int]
+    """Ids of requests on the wire: the epoch above, a counter below."""
+    new_suffix: Callable[[], str]
+    """Chance, for the ids of instances."""

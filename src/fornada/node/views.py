@@ -1,0 +1,250 @@
+"""A model, its instances and its reasons as people see them."""
+
+from pathlib import Path
+from typing import Any
+
+from fornada.core.lifecycle.events import FailureKind
+from fornada.core.lifecycle.model import CLOSING, NEVER, RESTING, WITH_PROCESS, State, outside
+from fornada.core.names import Instant
+from fornada.core.ports import ModelView
+from fornada.node.instance import Instance
+from fornada.node.model import Model
+from fornada.node.site import Site
+from fornada.telemetry.times import rfc3339
+
+PAGE_BYTES = 4096
+
+
+def view(model: Model, site: Site) -> ModelView:
+    """M of INTERFACE."""
+    current = model.current
+    spec = current.version.spec
+    instances = [instance for instance in model.instances.values() if instance.runner is not None]
+    pending = outside(current.state) == "pending"
+    progress = {"phase": current.progress.phase, "text": current.progress.text, "fraction": current.progress.fraction}
+    return ModelView(
+        name=model.name,
+        aliases=list(spec.aliases),
+        task=spec.task,
+        engine=spec.engine,
+        version=current.version.digest,
+        state=outside(current.state),
+        why=summary(model, site),
+        declared_bytes=declared_bytes(current),
+        peak_bytes=max(instance.peak_bytes for instance in model.instances.values()),
+        last_used=last_used(model, site),
+        versions=[version_view(model, instance, site) for instance in model.instances.values()] + _unused_versions(model),
+        instances=[instance_view(instance) for instance in instances],
+        pinned=model.pinned,
+        account=model.entry.account,
+        description=spec.description,
+        visibility=spec.visibility or "account",
+        progress=progress if pending else None,
+    )
+
+
+def why(model: Model, site: Site) -> dict[str, Any]:
+    """Why the model is (not) loaded: the sentence first, then the facts behind it."""
+    current = model.current
+    now = site.now()
+    oldest = current.intake.line.oldest()
+    return {
+        "model": model.name,
+        "version": current.version.digest,
+        "state": outside(current.state),
+        "step": current.state.value,
+        "summary": summary(model, site),
+        "pinned": model.pinned,
+        "unloaded_by_operator": model.held,
+        "progress": {"phase": current.progress.phase, "text": current.progress.text, "fraction": current.progress.fraction},
+        "queue": {
+            "waiting": len(current.intake.line),
+            "in_flight": in_flight(current),
+            "bound": current.version.spec.serving.queue,
+            "oldest_s": round(now - oldest, 3) if oldest is not None else None,
+        },
+        "waits_for": site.room.reasons.get(current.key, "") if current.state is State.WAITING else "",
+        "last_failure": last_failure(current, site),
+        "incoming": incoming(model, site),
+        "loads": model.loads,
+        "load_attempts": model.attempts,
+        "residents": residents(site),
+        "devices": device_views(site),
+        "story": list(current.life.story),
+    }
+
+
+def summary(model: Model, site: Site) -> str:
+    """One or two sentences."""
+    sentence = _of_current(model, site)
+    if model.incoming is not None:
+        sentence += f" Version {model.incoming.version.digest[:12]} is {model.incoming.state.value} and takes over when it is ready."
+    for instance in model.instances.values():
+        bad = instance.life.failure.kind is not FailureKind.NONE and instance.state is State.FAILED
+        if bad and instance not in (model.current, model.incoming):
+            sentence += f" Version {instance.version.digest[:12]} was not taken: {instance.life.failure.reason}."
+    return sentence
+
+
+def _of_current(model: Model, site: Site) -> str:
+    current = model.current
+    doing = current.progress.text
+    match current.state:
+        case State.REGISTERED:
+            return "Nothing runs: it hasn't been asked for yet. The next request loads it."
+        case State.STOPPED if model.held:
+            return "Nothing runs: an operator unloaded it. The next request or a load brings it back."
+        case State.STOPPED:
+            because = f": {_cause(current)}" if current.ended_because else ""
+            return f"Nothing runs{because}. The next request loads it."
+        case State.BUILDING | State.FETCHING:
+            what = "Its environment is being built" if current.state is State.BUILDING else "Its artifacts are being fetched"
+            return f"{what} ({doing})." if doing else f"{what}."
+        case State.WAITING:
+            return f"It waits for room: {site.room.reasons.get(current.key, 'no plan has been made yet')}."
+        case State.SPAWNING:
+            return "Its process is being started."
+        case State.LOADING | State.WARMING:
+            what = "It loads" if current.state is State.LOADING else "Its warm-up inference runs"
+            return f"{what} ({doing})." if doing else f"{what}."
+        case State.READY:
+            runner = current.runner
+            where = f"on {runner.device}, pid {runner.pid}" if runner else ""
+            return f"It is ready {where}: {in_flight(current)} requests in flight, {queued(current)} waiting."
+        case State.ASLEEP:
+            return "It sleeps: its process waits without device memory. The next request wakes it."
+        case State.CANCELLING | State.UNWANTED | State.DRAINING | State.STOPPING:
+            return f"It stops: {_cause(current)}. {in_flight(current)} requests still run."
+        case State.FAILED:
+            return _of_failed(current, site)
+
+
+def _cause(instance: Instance) -> str:
+    """`ended_because` is a word of ours or a sentence."""
+    return {"idle": "it was idle", "room": "another model needed the room"}.get(instance.ended_because, instance.ended_because)
+
+
+def _of_failed(instance: Instance, site: Site) -> str:
+    failure = instance.life.failure
+    if failure.retry_at == NEVER:
+        return f"It failed for good ({failure.reason}). A reset or another version lets it try again."
+    left_s = failure.retry_at - site.now()
+    when = f"in {left_s:.0f} s at the earliest" if left_s > 0 else "with the next request"
+    return f"It failed ({failure.reason}). It is tried again {when}; a reset lets it try at once."
+
+
+def last_failure(instance: Instance, site: Site) -> dict[str, Any] | None:
+    failure = instance.life.failure
+    if failure.kind is FailureKind.NONE:
+        return None
+    now = site.now()
+    return {
+        "kind": failure.kind.value,
+        "reason": failure.reason,
+        "last_line": instance.last_line,
+        "time": rfc3339(site.clock.wall() - (now - failure.at)),
+        "failures": instance.life.failures,
+        "crashes": instance.life.crashes,
+        "retry_in_s": None if failure.retry_at == NEVER else round(max(0.0, failure.retry_at - now), 3),
+    }
+
+
+def incoming(model: Model, site: Site) -> dict[str, Any] | None:
+    if model.incoming is None:
+        return None
+    return {"version": model.incoming.version.digest, "state": outside(model.incoming.state), "step": model.incoming.state.value}
+
+
+def version_view(model: Model, instance: Instance, site: Site) -> dict[str, Any]:
+    digest = instance.version.digest
+    failed = instance.state is State.FAILED
+    return {
+        "version": digest,
+        "labels": labels(model, digest),
+        "state": outside(instance.state),
+        "created": rfc3339(instance.version.created),
+        "serving": instance is model.current,
+        "why": instance.life.failure.reason if failed else "",
+    }
+
+
+def _unused_versions(model: Model) -> list[dict[str, Any]]:
+    """Versions of the catalogue of which this node has run nothing yet."""
+    unused = [digest for digest in model.entry.versions if digest not in model.instances]
+    return [{"version": digest, "labels": labels(model, digest), "state": "stopped", "serving": False, "why": ""} for digest in unused]
+
+
+def labels(model: Model, digest: str) -> list[str]:
+    entry = model.entry
+    canary = ["canary"] if entry.canary is not None and entry.canary.digest == digest else []
+    return (["stable"] if entry.stable.digest == digest else []) + canary
+
+
+def instance_view(instance: Instance) -> dict[str, Any]:
+    runner = instance.runner
+    assert runner is not None
+    return {
+        "id": runner.id,
+        "pid": runner.pid,
+        "state": outside(instance.state) if instance.state in WITH_PROCESS else "stopping",
+        "device": runner.device,
+        "resident_bytes": resident_bytes(runner.pid),
+        "in_flight": in_flight(instance),
+        "queued": queued(instance),
+        "loads": runner.load_count,
+        "version": instance.version.digest,
+    }
+
+
+def in_flight(instance: Instance) -> int:
+    """Requests that are worked on; what was sent ahead of that counts as queued."""
+    sent = len(instance.runner.link.calls) if instance.runner is not None else 0
+    serving = instance.version.spec.serving
+    return min(sent, serving.concurrency * serving.max_batch)
+
+
+def queued(instance: Instance) -> int:
+    return instance.calls - in_flight(instance)
+
+
+def declared_bytes(instance: Instance) -> int:
+    """Of the device that it runs on or would run on: device memory where it asks for any, else host memory."""
+    return instance.device_bytes or instance.memory_bytes
+
+
+def last_used(model: Model, site: Site) -> str | None:
+    used: list[Instant] = [i.intake.answered_at for i in model.instances.values() if i.intake.answered_at is not None]
+    return rfc3339(site.clock.wall() - (site.now() - max(used))) if used else None
+
+
+def residents(site: Site) -> list[dict[str, Any]]:
+    now = site.now()
+    return [
+        {
+            "model": instance.model,
+            "version": instance.version.digest,
+            "state": instance.state.value,
+            "device": site.room.device_of(instance),
+            "calls": instance.calls,
+            "kept": instance.kept,
+            "idle_s": round(now - instance.last_used, 3) if not instance.calls and instance.state not in CLOSING else 0.0,
+        }
+        for instance in site.room.residents()
+        if isinstance(instance, Instance) and instance.state not in RESTING
+    ]
+
+
+def device_views(site: Site) -> list[dict[str, Any]]:
+    held = 0
+    for instance in site.room.residents():
+        if isinstance(instance, Instance) and instance.runner is not None:
+            held += resident_bytes(instance.runner.pid)
+    return site.devices.views(reserved=site.room.reserved(), resident_bytes=held, now=site.now())
+
+
+def resident_bytes(pid: int) -> int:
+    """Of a process, by the pid that /proc knows; 0 once it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0
