@@ -3,9 +3,12 @@
 import contextlib
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
+
+PIECE = 262_144
 
 
 class Asked(NamedTuple):
@@ -26,6 +29,8 @@ class Web:
         self.etag = '"one"'
         self.ranges = True
         self.says_length = True
+        self.pause_s = 0.0
+        """Between two pieces of a body."""
         self.break_after: list[int] = []
         """The next answers end after so many bytes of their body, with the connection."""
         self.statuses: list[int] = []
@@ -96,5 +101,8 @@ class Web:
         handler.send_header("content-type", self.types.get(handler.path, "application/octet-stream"))
         handler.end_headers()
         with contextlib.suppress(ConnectionError):  # the client left, as some tests want it to
-            handler.wfile.write(body[start : start + self.break_after.pop(0)] if self.break_after else body[start:])
+            body = body[start : start + self.break_after.pop(0)] if self.break_after else body[start:]
+            for piece in range(0, len(body), PIECE):
+                handler.wfile.write(body[piece : piece + PIECE])
+                time.sleep(self.pause_s)
         handler.close_connection = True
