@@ -54,8 +54,7 @@ def family(error: type[errors.FornadaError]) -> Iterator[type[errors.FornadaErro
 
 
 def _row(error: type[errors.FornadaError]) -> tuple[str, ...]:
-    made = error("x")
-    here, elsewhere = status_of(made, Style.ENVELOPE), status_of(made, Style.SUPERSET)
+    here, elsewhere = status_of(error, Style.ENVELOPE), status_of(error, Style.SUPERSET)
     status = str(here) if here == elsewhere else f"{here}; {elsewhere} outside `/client/v4`"
     again = "no" if error.retry is False or issubclass(error, errors.CallerFault) else "yes"
     advice = ADVICE.get(error.code, "").replace("'", "`")

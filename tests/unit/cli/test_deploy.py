@@ -215,7 +215,8 @@ def test_wait_tells_why_a_second_version_failed_and_that_the_first_goes_on(cli: 
     assert "ImportError: no x (the model's fault); the version before it goes on serving" in line(result)
 
 
-def test_wait_for_a_canary_loads_that_version(cli: Cli, node: FakeNode, folder: Path):
-    accepts(node)
-    node.on("POST", f"{PATH}:{NEW[:12]}/load", say(model(NAME)))
-    assert cli("deploy", folder, "--wait", "--label", "canary").exit_code == 0
+def test_a_canary_is_not_waited_for(cli: Cli, node: FakeNode, folder: Path):
+    result = cli("deploy", folder, "--wait", "--label", "canary")
+    assert result.exit_code == 2
+    assert "loaded by its first request" in line(result)
+    assert not node.asked

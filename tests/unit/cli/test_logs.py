@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Cli, line
-from tests.unit.cli.fake_node import FakeNode, error, events, say
+from tests.unit.cli.fake_node import FakeNode, Said, error, events
 
 PATH = "/api/v1/models/@a/b/logs"
 LINES: list[dict[str, Any]] = [
@@ -21,19 +21,23 @@ SHOWN = [
 ]
 
 
+def as_lines(*lines: dict[str, Any]) -> Said:
+    return Said("".join(json.dumps(line) + "\n" for line in lines).encode(), type="application/x-ndjson")
+
+
 def test_lines_are_shown_with_time_request_and_stream(cli: Cli, node: FakeNode):
-    node.on("GET", PATH, say({"logs": LINES}))
+    node.on("GET", PATH, as_lines(*LINES))
     result = cli("logs", "@a/b")
     assert (result.exit_code, result.stdout.splitlines()) == (0, SHOWN)
 
 
 def test_json_is_a_line_per_line(cli: Cli, node: FakeNode):
-    node.on("GET", PATH, say({"logs": LINES}))
+    node.on("GET", PATH, as_lines(*LINES))
     assert [json.loads(text) for text in cli("logs", "@a/b", "--json").stdout.splitlines()] == LINES
 
 
 def test_the_last_lines_may_be_asked_for(cli: Cli, node: FakeNode):
-    node.on("GET", PATH, say({"logs": LINES[-1:]}))
+    node.on("GET", PATH, as_lines(LINES[-1]))
     assert cli("logs", "@a/b", "-n", "1").exit_code == 0
     assert node.one("GET", PATH).query == {"last": "1"}
 

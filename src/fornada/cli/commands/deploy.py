@@ -9,6 +9,7 @@ import click
 from fornada.cli import bundle
 from fornada.cli.client import Node, model_path, with_node
 from fornada.cli.commands.life import summary
+from fornada.cli.commands.nodes import listed
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import print_json, shorten, version_digits
 from fornada.cli.progress import watching
@@ -34,13 +35,15 @@ def deploy(node: Node, folder: Path, name: str | None, label: str, wait: bool, a
       fornada deploy examples/echo
       fornada deploy my-model --name @acme/my-model --wait
     """
+    if wait and label != "stable":
+        raise click.UsageError("--wait is for the stable version; a canary is loaded by its first request")
     packed = bundle.pack(folder, largest=_largest(node))
     model = name or packed.name or bundle.default_name(folder)
     with watching(node, model, quiet=not wait):
         done = node.put(model_path(model), packed.content, type="application/gzip", model=model, query={"label": label})
         model = str(done.get("name", model))
         version = str(done.get("version", ""))
-        found = _wait(node, model, version, label) if wait else None
+        found = _wait(node, model, version) if wait else None
     if as_json:
         print_json(found or done)
         return
@@ -53,20 +56,13 @@ def deploy(node: Node, folder: Path, name: str | None, label: str, wait: bool, a
 
 def _largest(node: Node) -> int:
     """The node's own bound where it tells one: it may have been raised."""
-    told = _first_node(node.get("/api/v1/nodes")).get("max_bundle_bytes")
+    told = next((entry.get("max_bundle_bytes") for entry in listed(node.get("/api/v1/nodes"))), None)
     return told if isinstance(told, int) and told > 0 else bundle.LARGEST
 
 
-def _first_node(answer: Any) -> dict[str, Any]:
-    nodes = answer.get("nodes") if isinstance(answer, dict) else None
-    return nodes[0] if isinstance(nodes, list) and nodes and isinstance(nodes[0], dict) else answer if isinstance(answer, dict) else {}
-
-
-def _wait(node: Node, model: str, version: str, label: str) -> dict[str, Any]:
+def _wait(node: Node, model: str, version: str) -> dict[str, Any]:
     """The model once `version` is what answers. The node bounds the wait: a load that makes no progress fails."""
-    if label == "canary":
-        return _load(node, f"{model}:{version_digits(version)}")
-    _load(node, model)
+    node.post(model_path(model, "load"), model=model)
     while True:
         found = node.model(model)
         if found.get("version") == version and found.get("state") in ("ready", "asleep", "stopped"):
@@ -80,15 +76,10 @@ def _wait(node: Node, model: str, version: str, label: str) -> dict[str, Any]:
         time.sleep(ASK_EVERY_S)
 
 
-def _load(node: Node, reference: str) -> dict[str, Any]:
-    found: dict[str, Any] = node.post(model_path(reference, "load"), model=reference)
-    return found
-
-
 def _failure(found: dict[str, Any], version: str) -> str:
     """Why `version` failed, "" where it has not."""
     for entry in found.get("versions") or []:
-        if isinstance(entry, dict) and entry.get("version", entry.get("digest")) == version and entry.get("state") == "failed":
+        if isinstance(entry, dict) and entry.get("version") == version and entry.get("state") == "failed":
             return str(entry.get("why") or "no reason given")
     if found.get("state") == "failed":
         return str(found.get("why") or "no reason given")

@@ -42,18 +42,11 @@ def logs(node: Node, model: str, follow: bool, last: int | None, as_json: bool) 
 
 
 def _lines(node: Node, model: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Lines from whichever form the answer has: events, a line of JSON each, or one list."""
+    """A JSON object a line; events where the node is asked to follow."""
     with node.stream("GET", model_path(model, "logs"), model=model, query=query) as answer:
-        if answer.type == "text/event-stream":
-            for _, data in answer.events():
-                yield from _parsed(data)
-        elif answer.type == "application/json":
-            body = answer.read().json()
-            found = next((body[key] for key in ("logs", "lines") if isinstance(body, dict) and key in body), body)
-            yield from (line for line in found if isinstance(line, dict))
-        else:
-            for text in answer.lines():
-                yield from _parsed(text)
+        texts = (data for _, data in answer.events()) if answer.type == "text/event-stream" else answer.lines()
+        for text in texts:
+            yield from _parsed(text)
 
 
 def _parsed(text: str) -> Iterator[dict[str, Any]]:

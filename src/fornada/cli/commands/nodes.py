@@ -29,6 +29,6 @@ def nodes(node: Node, as_json: bool) -> None:
 
 
 def listed(answer: Any) -> list[dict[str, Any]]:
-    """The nodes of `GET /api/v1/nodes`: a list under `nodes`, or the one node itself."""
-    found = answer.get("nodes", [answer]) if isinstance(answer, dict) else []
-    return [entry for entry in found if isinstance(entry, dict)]
+    """The nodes of `GET /api/v1/nodes`."""
+    found = answer.get("nodes") if isinstance(answer, dict) else None
+    return [entry for entry in found or [] if isinstance(entry, dict)]

@@ -26,7 +26,7 @@ def versions(node: Node, model: str, as_json: bool) -> None:
         return
     rows = [
         [
-            version_digits(entry.get("version") or entry.get("digest")),
+            version_digits(entry.get("version")),
             _labels(entry),
             entry.get("state") or "-",
             ago(entry.get("created")) if entry.get("created") else "-",

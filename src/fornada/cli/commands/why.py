@@ -26,7 +26,7 @@ def why(node: Node, model: str, as_json: bool) -> None:
         return
     click.echo(f"{found.get('model', model)} is {found.get('state')}: {found.get('summary') or 'no more is known'}")
     for key, value in found.items():
-        if key not in ("model", "state", "summary") and value not in (None, "", [], {}):
+        if key not in ("model", "state", "summary") and not _says_nothing(value):
             for line in _lines(key, value, 0):
                 click.echo(line)
 
@@ -37,7 +37,7 @@ def _lines(key: str, value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, dict):
         yield f"{indent}{name}:"
         for inner, item in value.items():
-            if item not in (None, "", [], {}):
+            if not _says_nothing(item):
                 yield from _lines(str(inner), item, depth + 1)
     elif isinstance(value, list):
         yield f"{indent}{name}:"
@@ -48,6 +48,13 @@ def _lines(key: str, value: Any, depth: int) -> Iterator[str]:
                 yield f"{indent}  - {item}"
     else:
         yield f"{indent}{name}: {_text(key, value)}"
+
+
+def _says_nothing(value: Any) -> bool:
+    """Nothing, no, or a table of such."""
+    if isinstance(value, dict):
+        return all(_says_nothing(item) for item in value.values())
+    return value is None or value is False or value in ("", [])
 
 
 def _text(key: str, value: Any) -> str:
