@@ -179,7 +179,12 @@ def main() -> int:
             return 78
         case "hang":
             signal.pause()
-    asyncio.run(run(plan))
+    try:
+        import uvloop  # what the real one runs on
+    except ImportError:
+        asyncio.run(run(plan))
+    else:
+        uvloop.run(run(plan))
     return 0
 
 
