@@ -1,7 +1,6 @@
 """Memory, disk, limits and clock."""
 
 import os
-import re
 import resource
 import shutil
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from fornada.cli.checks.finding import Finding, fail, ok, warn
 from fornada.cli.checks.machine import Machine
 from fornada.core.resources import format_size
+from fornada.node.devices.cpu import cgroup_memory, memory_info
 
 GIB = 1024**3
 DISK_LITTLE = 5 * GIB
@@ -25,8 +25,8 @@ RELEASED = 1_735_689_600
 
 
 def devices(machine: Machine) -> Iterator[Finding]:
-    total = _meminfo(machine, "MemTotal")
-    bound = _cgroup_memory(machine)
+    total = memory_info(machine.root)["MemTotal"]
+    bound = min((limit for limit, _ in cgroup_memory(machine.root)), default=None)
     usable = min(total, bound) if bound else total
     seen = f"{os.cpu_count()} CPUs, {format_size(usable)} of memory" + (
         f" (the cgroup's bound; the machine has {format_size(total)})" if bound and bound < total else ""
@@ -86,30 +86,6 @@ def clock(machine: Machine) -> Iterator[Finding]:
         yield fail("clock", seen, "set the clock: certificates and times in the API would be wrong")
     else:
         yield ok("clock", seen)
-
-
-def _meminfo(machine: Machine, key: str) -> int:
-    """Bytes; 0 where the kernel doesn't tell."""
-    match = re.search(rf"^{key}:\s+(\d+) kB", machine.read("/proc/meminfo") or "", re.MULTILINE)
-    return int(match[1]) * 1024 if match else 0
-
-
-def _cgroup_memory(machine: Machine) -> int | None:
-    """The tightest bound of our cgroup and those above it; None where there is none."""
-    bounds = []
-    for line in (machine.read("/proc/self/cgroup") or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            mount, name = "/sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            mount, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        # In a container the path may be the host's, and only the mount itself can be read: hence the empty path at the end.
-        parts = path.strip("/").split("/")
-        bounds += [machine.number("/".join([mount, *parts[:depth], name])) for depth in range(len(parts) + 1)]
-    found = [bound for bound in bounds if bound is not None]
-    return min(found, default=None)
 
 
 def _limit(value: int) -> str:
