@@ -25,7 +25,7 @@ AT_ONCE = 2
 
 
 class Catalog:
-    """Which models there are. `changed` is called with a name after its versions or labels have changed."""
+    """Which models there are. `changed` is called with a name after it was deployed or something of it was removed."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Catalog:
         """`builtin` is the folder that holds the shipped models' folders, or these themselves. `in_use` tells versions that still run
         although they are no longer registered. `now` is the wall clock."""
         self.changed = changed
+        self.in_use = in_use
         self.open_mode = open_mode
         """While there are no keys: a model that says nothing about its visibility can be seen by every account."""
         self._store = store
         self._provision = provision
-        self._in_use = in_use
         self._now = now
         self._log = log
         self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -136,7 +136,8 @@ class Catalog:
             self._read_store()
             if self._log:
                 self._log.info("catalog.deployed", model=name, version=digest, account=account, label=label)
-            self.changed(name)
+        # Also where nothing is new: whoever deploys the same again believes that what failed before works now.
+        self.changed(name)
         return version
 
     def _remove(self, entry: Entry, reference: Reference) -> None:
@@ -204,4 +205,4 @@ class Catalog:
             self._versions |= {(entry.name, version.digest): version for version in self._store.versions(entry.name)}
 
     def _referenced(self) -> list[Version]:
-        return [*self._versions.values(), *self._in_use()]
+        return [*self._versions.values(), *self.in_use()]

@@ -7,6 +7,7 @@ way), or if a live process was started from it. Whatever goes is renamed first: 
 import contextlib
 import os
 import re
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from fornada.node.provision.durable import TEMPORARY, TRASH, discard, disk_bytes
 from fornada.node.provision.environments import read_marker
 from fornada.node.provision.held import held_if_free
 
+FORGOTTEN_S = 86400.0
 _TEMPORARY = re.compile(rf"{re.escape(TEMPORARY)}([0-9a-f]+)-[0-9a-f]{{8}}(?:\.txt)?\Z")
 
 
@@ -70,6 +72,11 @@ def sweep(data_dir: Path, *, locks: Path) -> int:
                     if free:
                         remove(path)
                         count += 1
+    for path in _entries(data_dir / "cache", hidden=True):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > FORGOTTEN_S:  # a resolver's folder has no lock of its own
+                remove(path)
+                count += 1
     return count
 
 
