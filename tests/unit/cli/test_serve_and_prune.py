@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from fornada.app.data_directory import locked
 from fornada.cli.main import fornada
 from tests.bounds import bound
 from tests.unit.cli.conftest import Cli, line
@@ -82,6 +83,23 @@ def test_a_data_directory_that_is_not_there_is_told(cli: Cli, home: Path):
     result = cli("prune", "--data-dir", home / "nowhere")
     assert result.exit_code == 1
     assert "no such folder" in line(result)
+
+
+def test_a_data_directory_is_pruned_without_a_node(cli: Cli, home: Path):
+    (home / "data" / "environments" / ("ab" * 16)).mkdir(parents=True)
+    (home / "data" / "environments" / ("ab" * 16) / "file").write_text("x" * 10_000)
+    result = cli("prune", "--data-dir", home / "data")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("removed 1 of environments\nfreed ")
+    assert not list((home / "data" / "environments").iterdir())
+
+
+def test_a_data_directory_in_use_is_not_pruned_behind_its_node(cli: Cli, home: Path):
+    (home / "data").mkdir()
+    with locked(home / "data"):
+        result = cli("prune", "--data-dir", home / "data")
+    assert result.exit_code == 1
+    assert "can't be pruned" in line(result)
 
 
 def test_version_is_the_packages():
