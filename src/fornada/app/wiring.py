@@ -1,0 +1,145 @@
+"""Builds the control plane's concrete parts and joins them. The only place that knows who stands behind a port."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fornada
+from fornada.app import ready
+from fornada.app.data_directory import NODE_JSON
+from fornada.control.catalog import Catalog
+from fornada.core.names import LOCAL_ACCOUNT, Instant
+from fornada.core.resources import parse_size
+from fornada.core.settings import Settings
+from fornada.edge.server import Server
+from fornada.node import keeper_client
+from fornada.node.devices import inventory
+from fornada.node.keeper_client import KeeperClient
+from fornada.node.manager import Manager
+from fornada.node.provision import Provisioner
+from fornada.store.sqlite import SqliteStore
+from fornada.telemetry import Telemetry
+
+MODELS = Path(fornada.__file__).parent / "models"
+EXAMPLE_PICTURE = MODELS / "efficientnet-lite0" / "example" / "request.jpg"
+CLOSE_S = 1.0
+"""After the drain: for the last bytes of answers to leave."""
+
+
+class SystemClock:
+    """core.ports.Clock over the machine's clocks."""
+
+    def now(self) -> Instant:
+        return Instant(time.monotonic())
+
+    def wall(self) -> float:
+        return time.time()
+
+
+class Node:
+    """The control plane of one node, assembled."""
+
+    def __init__(self, settings: Settings, keeper: KeeperClient, environ: Mapping[str, str]) -> None:
+        """Opens the store. Raises StoreUnusable, DiskFull."""
+        data_dir = Path(settings.data_dir)
+        self._settings = settings
+        self._data_dir = data_dir
+        self._keeper = keeper
+        self._clock = SystemClock()
+        self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        keeper.on_drain = self._drain_wanted
+        self._telemetry = Telemetry(clock=self._clock, data_dir=data_dir, log_bytes=parse_size(settings.node.log_bytes))
+        self._store = SqliteStore(data_dir / "store.sqlite")
+        self._provision = Provisioner(
+            data_dir=data_dir, keeper=keeper, settings=settings.provision, inherited=environ, disk_budget=settings.node.disk_budget
+        )
+        self._catalog = Catalog(store=self._store, provision=self._provision, builtin=MODELS, log=self._telemetry.log)
+        self._manager = Manager(
+            clock=self._clock,
+            keeper=keeper,
+            provision=self._provision,
+            store=self._store,
+            catalog=self._catalog,
+            devices=inventory(settings.devices),
+            settings=settings.node,
+            telemetry=self._telemetry,
+            data_dir=data_dir,
+            inherited=environ,
+            node=self._facts(),
+        )
+        self._catalog.changed = self._manager.catalog_changed
+        self._server = Server(
+            inference=self._manager,
+            catalog=self._catalog,
+            operations=self._manager,
+            settings=settings.server,
+            auth=settings.auth,
+            telemetry=self._telemetry,
+            clock=self._clock,
+        )
+
+    @classmethod
+    async def assemble(cls, settings: Settings, keeper_fd: int, environ: Mapping[str, str]) -> "Node":
+        """Connects to the keeper first: it knows what a predecessor left. Raises KeeperLost, StoreUnusable, DiskFull."""
+        return cls(settings, await keeper_client.connect(keeper_fd), environ)
+
+    async def run(self) -> None:
+        """Serves until the keeper asks for a drain, and drains."""
+        await self._server.start(self._keeper.listeners)
+        await self._provision.start()
+        await self._manager.start()
+        self._write_node_json()
+        self._keeper.serving(self._url)
+        greeting = asyncio.create_task(self._greet(), name="greeting") if self._keeper.epoch == 1 else None
+        deadline_s = await self._drain
+        if greeting is not None:
+            greeting.cancel()
+        self._server.drain()
+        await self._manager.drain(deadline_s)
+        await self._server.stop(CLOSE_S)
+        await self._provision.close()
+        self._store.close()
+        self._telemetry.close()
+
+    def _drain_wanted(self, reason: str, deadline_s: float) -> None:
+        if not self._drain.done():
+            self._telemetry.log.info("node.draining", reason=reason, deadline_s=deadline_s)
+            self._drain.set_result(deadline_s)
+
+    async def _greet(self) -> None:
+        ready.announce(self._url, self._data_dir, self._isolation)
+        if self._settings.ready_example:
+            await ready.prepare_example(self._manager, self._clock, self._url, EXAMPLE_PICTURE)
+
+    @property
+    def _url(self) -> str:
+        host, port = self._keeper.listeners[0].getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    @property
+    def _isolation(self) -> str:
+        """What `auto` comes to; config.load has refused what can't be had."""
+        return "none"
+
+    def _facts(self) -> dict[str, Any]:
+        """run/node.json."""
+        return {
+            "main_pid": self._keeper.main_pid,
+            "keeper_pid": self._keeper.keeper_pid,
+            "control_pid": self._keeper.control_pid,
+            "url": self._url,
+            "account": LOCAL_ACCOUNT,
+            "isolation": self._isolation,
+            "version": fornada.__version__,
+        }
+
+    def _write_node_json(self) -> None:
+        """Whole or not at all: scripts read it at any moment."""
+        target = self._data_dir / NODE_JSON
+        draft = target.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(self._facts()) + "\n")
+        draft.replace(target)
