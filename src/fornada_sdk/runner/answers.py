@@ -17,6 +17,8 @@ from fornada_sdk.wire.messages import OK_HEAD, Kind, encode, with_head
 
 OCTETS = "application/octet-stream"
 MESSAGE_LONGEST = 2000
+ANSWER_LONGEST = 192 * 1024 * 1024
+"""Bytes of an answer, or of an item. The control plane takes no more than 256 MiB at once."""
 NOTED_RUN_S = 0.001
 """Runs shorter than this don't report how long they took: the usual head stays empty."""
 
@@ -35,7 +37,8 @@ class Piece:
     __slots__ = ("data", "head")
 
     def __init__(self, data: bytes, head: dict[str, Any]) -> None:
-        self.data = data
+        """Raises ValueError for more bytes than may be sent at once."""
+        self.data = _checked(data)
         self.head = head
         """What AnswerHead has to say about it; empty for plain JSON."""
 
@@ -60,6 +63,12 @@ def encoded(result: Any) -> Piece:
         return _response(result)
     data, nonfinite = to_json(result)
     return Piece(data, {"nonfinite": True} if nonfinite else {})
+
+
+def _checked(data: bytes) -> bytes:
+    if len(data) > ANSWER_LONGEST:
+        raise ValueError(f"the answer has {len(data)} bytes, more than the {ANSWER_LONGEST} that may be sent at once; yield it in pieces")
+    return data
 
 
 def _response(response: Response) -> Piece:

@@ -14,6 +14,8 @@ from fornada_sdk.runner.call import Call
 from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MORE, Assembler, ProtocolError, frames
 from fornada_sdk.wire.messages import INVOKE_PREFIX, Kind, encode
 
+LATE_S = 0.25
+"""A deadline is the control plane's to keep, which then sends CANCEL; only if none has come by now, it is kept here."""
 PACKETS_A_TURN = 16
 """What is read from one control plane before the others are looked at again."""
 
@@ -105,7 +107,8 @@ class Attachment:
         body = head + size
         if body > stop:
             raise ProtocolError(f"request {request}: a head of {size} bytes in a payload of {stop - at}")
-        return Call(request, buffer[head:body], buffer[body:stop], now + left_s if left_s > 0 else 0.0, self, self._instance)
+        deadline = now + left_s + LATE_S if left_s > 0 else 0.0
+        return Call(request, buffer[head:body], buffer[body:stop], deadline, self, self._instance)
 
     # ---- sending --------------------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,16 @@ ANSWER_S = 60.0
 """How long a booking waits for its answer; a control plane may be restarted meanwhile."""
 
 Tell = Callable[[Kind, "dict[str, Any]", int], None]
+"""(kind, payload, number); never waits."""
 
 
 class Bookings:
     """Asked by model code's threads, answered by the reading thread."""
 
-    def __init__(self, tell: Tell, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, tell: Tell, telling: threading.Lock, answer_s: float = ANSWER_S) -> None:
+        """`tell` reaches every control plane; `telling` is held for it, so that each hears a question once."""
         self._tell = tell
+        self._telling = telling
         self._answer_s = answer_s
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[dict[str, Any], threading.Event]] = {}
@@ -33,8 +36,9 @@ class Bookings:
         if release_delay_s:
             question["release_delay_s"] = release_delay_s
         answered = threading.Event()
-        self._asked[number] = (question, answered)
-        self._tell(Kind.BOOK, question, number)
+        with self._telling:
+            self._asked[number] = (question, answered)
+            self._tell(Kind.BOOK, question, number)
         hurry()
         if not answered.wait(self._answer_s):
             self._asked.pop(number, None)
@@ -54,10 +58,10 @@ class Bookings:
             self._refused[number] = str(answer.get("message") or f"{question['device']} has no {question['bytes']} bytes left")
         answered.set()
 
-    def ask_again(self) -> None:
-        """A new control plane is attached; it hasn't heard the questions that are still open."""
+    def ask_again(self, tell: Tell) -> None:
+        """A new control plane is attached, which `tell` reaches; it hasn't heard the questions that are still open. `telling` is held."""
         for number, (question, _) in list(self._asked.items()):
-            self._tell(Kind.BOOK, question, number)
+            tell(Kind.BOOK, question, number)
 
     def facts(self) -> dict[str, Any]:
         """What HELLO says about bookings that were granted: {"booked": {device: bytes}}, or nothing."""

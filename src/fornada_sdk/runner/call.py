@@ -63,6 +63,9 @@ class Call(Context):
             self.notify()
 
     def may_send(self, size: int) -> bool:
-        """An item of `size` bytes fits what the stream's reader has room for; one that is larger than the window goes alone."""
+        """An item of `size` bytes fits what the stream's reader has room for.
+
+        Credit comes in steps, so that a rest may stay without it for good: from half the window on an item of any size goes.
+        """
         outstanding = self.sent - self.taken
-        return outstanding <= 0 or outstanding + size <= STREAM_WINDOW
+        return outstanding + size <= STREAM_WINDOW > outstanding or outstanding <= STREAM_WINDOW // 2

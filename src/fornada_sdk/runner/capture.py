@@ -23,6 +23,8 @@ from fornada_sdk.api_context import CURRENT, log_line
 
 LINE_LONGEST = 16384
 """Characters; the rest of a longer line is cut off."""
+RECORD_LONGEST = 60000
+"""Bytes; the node takes lines of up to 64 KiB."""
 STALL_S = 1.0
 MARK = b"\x1e"
 
@@ -54,7 +56,10 @@ class Output:
             "time": now_text(),
             **more,
         }
-        self._write(_record(record))
+        data = _record(record)
+        if len(data) > RECORD_LONGEST:  # control characters, of which each becomes six
+            data = _record({**record, "line": text[: LINE_LONGEST // 2]})
+        self._write(data)
 
     def _write(self, data: bytes) -> None:
         with self._lock:

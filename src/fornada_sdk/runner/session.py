@@ -37,6 +37,7 @@ TERM_GRACE_S = 4.0
 """What SIGTERM leaves to running work: less than the node's default kill_s, after which SIGKILL comes."""
 TERM_EXIT = 128 + signal.SIGTERM
 DEAD_KEEPER_EXIT = 70
+MOST_PROGRESS_BYTES = 65536
 
 
 class State(enum.Enum):
@@ -65,8 +66,8 @@ class Session:
         self._newest: Attachment | None = None
         self._facts: dict[str, Any] = {}
         self._kept = Kept(self._say_dropped)
-        self._telling = threading.Lock()
-        """Guards `_newest`, `_kept` and who a call's home is."""
+        self.telling = threading.Lock()
+        """Guards who is attached, what state is told, `_kept`, and who a call's home is."""
         self._stop_at: float | None = None
         self.reading = threading.Lock()
         """Held by whoever reads."""
@@ -79,7 +80,7 @@ class Session:
         """Those that wait to be run. Some may be `over` already."""
         self.on_calls: Callable[[], None] | None = None
         """Told, by the reading thread, that the inbox has grown."""
-        self.bookings = Bookings(self._tell)
+        self.bookings = Bookings(self._tell, self.telling)
 
     # ---- reading --------------------------------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ class Session:
         if kind == Kind.ACK:
             if len(payload) % 8:
                 raise ProtocolError(f"an ACK of {len(payload)} bytes")
-            with self._telling:
+            with self.telling:
                 for acknowledged in memoryview(payload).cast("Q"):
                     self._kept.acknowledge(acknowledged)
         elif kind == Kind.CREDIT:
@@ -197,7 +198,7 @@ class Session:
         attachment = Attachment(
             sock, self._instance, epoch=epoch, body_limit=self._assignment.max_body + SLACK_BYTES, writable=self._watch_writable
         )
-        with self._telling:
+        with self.telling:
             left = self._kept.move(attachment)
             orphans = [call for call in self.calls.values() if not call.home.open]
             for call in orphans:
@@ -217,15 +218,15 @@ class Session:
                 attachment.queue(messages, sum(map(len, messages)))
             self._newest = attachment
             self._attached[attachment.fd] = attachment
+            self.bookings.ask_again(attachment.send_json)
         self._epoll.register(attachment.fd, select.EPOLLIN)
         attachment.flush()
-        self.bookings.ask_again()
 
     def _detach(self, attachment: Attachment) -> None:
-        if self._attached.pop(attachment.fd, None) is None:
-            return
-        self._epoll.unregister(attachment.fd)
-        with self._telling:
+        with self.telling:
+            if self._attached.pop(attachment.fd, None) is None:
+                return
+            self._epoll.unregister(attachment.fd)
             attachment.close()
             if self._newest is attachment:
                 self._newest = list(self._attached.values())[-1] if self._attached else None
@@ -263,29 +264,29 @@ class Session:
 
     # ---- telling --------------------------------------------------------------------------------------------------------------
 
-    def tell(self, kind: Kind, payload: dict[str, Any]) -> None:
-        """To every control plane that is attached."""
-        self._tell(kind, payload, 0)
-
     def _tell(self, kind: Kind, payload: dict[str, Any], request: int) -> None:
-        for attachment in list(self._attached.values()):
+        """To every control plane that is attached. `telling` is held, so that each hears it after its HELLO and once."""
+        for attachment in self._attached.values():
             attachment.send_json(kind, payload, request)
 
     def enter(self, state: State, kind: Kind, facts: dict[str, Any]) -> None:
         """The runner is ready, or has failed: tells it, and every later HELLO repeats it."""
-        with self._telling:
-            if self.state is not State.STOPPING:
+        with self.telling:
+            if self.state is State.LOADING:
                 self.state = state
-            self._facts = facts
-        self.tell(kind, facts)
+                self._facts = facts
+                self._tell(kind, facts, 0)
 
     def progress(self, phase: str, text: str, fraction: float | None) -> None:
-        """PROGRESS, unless what waits to be sent shows that nobody reads."""
+        """PROGRESS while loading; where what waits to be sent shows that nobody reads, it is left out."""
         payload = {"phase": phase, "text": text, "fraction": fraction}
-        self._facts = {"progress": payload}
-        for attachment in list(self._attached.values()):
-            if attachment.waiting < 65536:
-                attachment.send_json(Kind.PROGRESS, payload)
+        with self.telling:
+            if self.state is not State.LOADING:
+                return
+            self._facts = {"progress": payload}
+            for attachment in self._attached.values():
+                if attachment.waiting < MOST_PROGRESS_BYTES:
+                    attachment.send_json(Kind.PROGRESS, payload)
 
     def finish(self, call: Call, messages: list[bytes]) -> None:
         """The call's ANSWER or END: sent to its home, kept until it is acknowledged. A second one is ignored."""
@@ -296,7 +297,7 @@ class Session:
     def file(self, answers: list[tuple[Call, list[bytes]]]) -> list[Attachment]:
         """As `finish`, for several, without the sending: the caller flushes what is returned."""
         homes: list[Attachment] = []
-        with self._telling:
+        with self.telling:
             for call, messages in answers:
                 if call.over:
                     continue

@@ -180,7 +180,7 @@ def test_a_request_whose_deadline_passed_while_it_waited_is_not_run(start: Start
         import time
         def handle_request(request, context):
             print("ran", request.body.text)
-            time.sleep(0.3)
+            time.sleep(0.6)
             return 1
     """)
     plane = runner.attach()
