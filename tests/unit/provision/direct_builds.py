@@ -25,6 +25,8 @@ class DirectBuilds:
 
     def __init__(self) -> None:
         self.asked: list[Build] = []
+        self.adopted_builds: list[str] = []
+        self.ended: list[str] = []
         self.kill_next_after_s: float | None = None
 
     async def spawn(self, launch: Launch) -> ProcessPort:
@@ -60,6 +62,9 @@ class DirectBuilds:
             await process.wait()
             raise
         return ExitStatus(code if code >= 0 else None, -code if code < 0 else None)
+
+    def end_build(self, build: str) -> None:
+        self.ended.append(build)
 
     def kinds(self) -> list[str]:
         """What was built, in order: "environment", "lock", ..."""

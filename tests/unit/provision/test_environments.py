@@ -150,6 +150,12 @@ async def test_what_a_killed_node_left_half_built_is_removed_at_the_next_start(p
     assert list(root.iterdir()) == []
 
 
+async def test_builds_of_a_predecessor_are_ended(provisioner, keeper):
+    keeper.adopted_builds = ["environment-01234567"]
+    await provisioner.start()
+    assert keeper.ended == ["environment-01234567"]
+
+
 async def test_a_folder_without_its_marker_is_discarded_and_built_again(provisioner, version_of, steps):
     environment = Path(await provisioner.environment(version_of(), steps))
     os.chmod(environment, 0o700)

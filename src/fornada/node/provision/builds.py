@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from fornada.core.ports import ExitStatus, KeeperPort, Limits, SpawnRefused
 from fornada.node.provision.durable import no_space
@@ -19,6 +20,16 @@ TAIL_BYTES = 65536
 LIMITS = Limits(open_files=4096, nice=5)
 _FULL = ("No space left on device", "os error 28", "Disk quota exceeded", "ENOSPC")
 _REASON_LONGEST = 600
+
+
+class Keeper(KeeperPort, Protocol):
+    """The keeper, as far as builds need it."""
+
+    adopted_builds: list[str]
+    """Builds of a predecessor that still run."""
+
+    def end_build(self, build: str) -> None:
+        """Kills a build with all its processes."""
 
 
 class BuildFailed(Exception):
@@ -38,7 +49,7 @@ class BuildFailed(Exception):
 class Builds:
     """Starts builds and waits for them, a few at a time."""
 
-    def __init__(self, keeper: KeeperPort | None, logs: Path, *, at_once: int = 4) -> None:
+    def __init__(self, keeper: Keeper | None, logs: Path, *, at_once: int = 4) -> None:
         self._keeper = keeper
         self._logs = logs
         self._slots = asyncio.Semaphore(at_once)

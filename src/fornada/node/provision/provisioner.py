@@ -10,12 +10,12 @@ from uv import find_uv_bin
 
 from fornada.core.errors import LoadFailed
 from fornada.core.names import VersionDigest
-from fornada.core.ports import BundleFile, EventLog, KeeperPort, Locks, ProgressSink, Provisioned, Pruned, Version
+from fornada.core.ports import BundleFile, EventLog, Locks, ProgressSink, Provisioned, Pruned, Version
 from fornada.core.resources import parse_size
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import ArtifactSpec, ModelSpec
 from fornada.node.provision.artifacts import Artifacts
-from fornada.node.provision.builds import BuildFailed, Builds
+from fornada.node.provision.builds import BuildFailed, Builds, Keeper
 from fornada.node.provision.bundles import Bundles
 from fornada.node.provision.contents import Contents
 from fornada.node.provision.conversions import FOLDER as CONVERTED
@@ -44,7 +44,7 @@ class Provisioner:
         self,
         *,
         data_dir: Path,
-        keeper: KeeperPort | None,
+        keeper: Keeper | None,
         settings: ProvisionSettings,
         inherited: Mapping[str, str] | None = None,
         disk_budget: str = "",
@@ -54,7 +54,7 @@ class Provisioner:
         [node] disk_budget. Without a keeper (a prune while no node runs) nothing can be built."""
         self.referenced: Callable[[], Iterable[Version]] = _nobody_said
         self._log = log
-        self._offline_run = keeper is None
+        self._keeper = keeper
         self._data_dir = data_dir = Path(data_dir).absolute()
         self._locks = data_dir / "run" / "locks"
         self._cache = data_dir / "cache"
@@ -90,6 +90,10 @@ class Provisioner:
 
     async def start(self) -> None:
         """Copies the SDK where this release's isn't there yet, and begins to remove what a kill left behind."""
+        if self._keeper:
+            for build in list(self._keeper.adopted_builds):
+                # Nobody waits for it any more, and what it makes has a name that only its caller knew.
+                self._keeper.end_build(build)
         self._sdk = await uninterrupted(ensure_sdk, self._data_dir / "sdk", package_folder())
         self._sweeping = asyncio.create_task(uninterrupted(sweep, self._data_dir, locks=self._locks), name="provision sweep")
 
@@ -148,7 +152,7 @@ class Provisioner:
         if not packages:
             return Pruned({}, 0)
         before = await asyncio.to_thread(disk_bytes, cache)
-        if self._offline_run:
+        if self._keeper is None:
             await uninterrupted(discard, cache)  # no uv is at work, and none can be asked: a cache may go as a whole
             return Pruned({"cache": len(packages)}, before - await asyncio.to_thread(disk_bytes, cache))
         try:
