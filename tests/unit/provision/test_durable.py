@@ -47,7 +47,7 @@ def test_a_full_disk_is_named_with_its_directory_and_other_errors_stay_what_they
 
 def test_a_really_full_disk(small_disk):
     with pytest.raises(DiskFull, match=str(small_disk)), disk_errors(small_disk):
-        write_file(small_disk / "x", b"x" * 10_000_000)
+        write_file(small_disk / "x", b"x" * 30_000_000)
     assert list(small_disk.iterdir()) == []
 
 

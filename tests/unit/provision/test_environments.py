@@ -258,6 +258,15 @@ async def test_what_is_installed_is_compiled_and_read_only(provisioner, version_
     assert os.stat(os.path.dirname(compiled)).st_mode & 0o222 == 0
 
 
+async def test_a_build_on_a_full_disk_names_it_and_leaves_nothing(provisioners, version_of, steps, index, small_disk):
+    make_wheel(index, "large", "1.0", {"large/data.bin": os.urandom(30_000_000)})
+    lock = await locked(provisioners(), "large==1.0")
+    elsewhere = provisioners(data_dir=small_disk / "data")
+    with pytest.raises(DiskFull, match=str(small_disk / "data")):
+        await elsewhere.environment(version_of(lock=lock), steps)
+    assert left_behind(small_disk / "data") == []
+
+
 async def test_a_budget_refuses_a_build_with_the_numbers(provisioners, version_of, steps, tmp_path):
     provisioner = provisioners(disk_budget="10kB")
     (tmp_path / "data/artifacts" / ("a" * 64)).write_bytes(b"x" * 20000)
