@@ -89,12 +89,18 @@ class Node:
 
     async def run(self) -> None:
         """Serves until the keeper asks for a drain, and drains."""
-        await self._server.start(self._keeper.listeners)
+        first = self._keeper.epoch == 1
+        if first:
+            # Whoever starts a node may ask at once whether it lives and when it will be ready.
+            await self._server.start(self._keeper.listeners)
         await self._provision.start()
         await self._manager.start()
+        if not first:
+            # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
+            await self._server.start(self._keeper.listeners)
         self._write_node_json()
         self._keeper.serving(self._url)
-        greeting = asyncio.create_task(self._greet(), name="greeting") if self._keeper.epoch == 1 else None
+        greeting = asyncio.create_task(self._greet(), name="greeting") if first else None
         deadline_s = await self._drain
         if greeting is not None:
             greeting.cancel()
@@ -135,6 +141,7 @@ class Node:
             "account": LOCAL_ACCOUNT,
             "isolation": self._isolation,
             "version": fornada.__version__,
+            "max_bundle_bytes": parse_size(self._settings.server.max_bundle),
         }
 
     def _write_node_json(self) -> None:

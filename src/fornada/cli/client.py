@@ -48,9 +48,9 @@ class Node:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, *, query: Mapping[str, str] | None = None) -> Any:
         """The JSON that `path` answers."""
-        return _json(self._send("GET", path))
+        return _json(self._send("GET", path, query=query))
 
     def text(self, path: str) -> str:
         """An answer that is no JSON."""

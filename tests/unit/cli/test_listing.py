@@ -44,6 +44,16 @@ def test_one_model_is_shown_in_full(cli: Cli, node: FakeNode):
     assert json.loads(cli("models", "@a/ü b", "--json").stdout) == found
 
 
+def test_one_model_says_what_it_takes(cli: Cli, node: FakeNode):
+    schema = {"properties": {"text": {}, "pooling": {}}, "required": ["text"]}
+    node.on("GET", "/api/v1/models/@a/b", say(model("@a/b")))
+    node.on("GET", "/client/v4/accounts/local/ai/models/schema", say({"result": {"input": schema}, "success": True}))
+    assert "input       text (required), pooling\n" in cli("models", "@a/b").stdout
+    assert node.asked[-1].query == {"model": "@a/b"}
+    node.on("GET", "/client/v4/accounts/local/ai/models/schema", say({"result": {"input": {"description": "A text"}}, "success": True}))
+    assert "input       A text\n" in cli("models", "@a/b").stdout
+
+
 def test_versions_show_what_they_are_labelled(cli: Cli, node: FakeNode):
     old = "ab" * 32
     found = model(versions=[*model()["versions"], {"version": old, "labels": [], "state": "stopped", "why": "", "created": None}])
@@ -108,7 +118,7 @@ def test_why_begins_with_the_reason_and_goes_on_with_all_that_is_known(cli: Cli,
     node.on("GET", "/api/v1/models/@a/b/why", say(found))
     result = cli("why", "@a/b")
     assert result.stdout.splitlines() == [
-        "@a/b is failed: the last load failed; it tries again in 4 s",
+        "@a/b (failed): the last load failed; it tries again in 4 s",
         "queue: 0",
         "last failure:",
         "  reason: exit code 1",

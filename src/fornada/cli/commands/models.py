@@ -1,10 +1,12 @@
 """`fornada models`."""
 
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from fornada.cli.client import Node, with_node
+from fornada.cli.failures import CommandFailed
 from fornada.cli.output import ago, bytes_text, key_values, print_json, print_table, shorten, version_digits
 
 
@@ -22,7 +24,7 @@ def models(node: Node, model: str | None, as_json: bool) -> None:
     """
     if model:
         found = node.model(model)
-        print_json(found) if as_json else _show(found)
+        print_json(found) if as_json else _show(found, _input(node, model))
         return
     answer = node.get("/api/v1/models")
     if as_json:
@@ -43,13 +45,28 @@ def _row(found: dict[str, Any]) -> list[str]:
     return [name, found["task"], found["engine"], version, found["state"], memory(found), ago(found.get("last_used"))]
 
 
-def _show(found: dict[str, Any]) -> None:
+def _input(node: Node, model: str) -> str:
+    """What a request holds, from the model's JSON Schema."""
+    try:
+        answer = node.get(f"/client/v4/accounts/{quote(node.account, safe='')}/ai/models/schema", query={"model": model})
+        schema = answer["result"]["input"]
+        properties = schema.get("properties") or {}
+    except (CommandFailed, KeyError, TypeError, AttributeError):
+        return ""  # what was asked for is the model; this is a help beside it
+    if not properties:
+        return str(schema.get("description") or "")
+    required = schema.get("required") or []
+    return ", ".join(f"{name} (required)" if name in required else name for name in properties)
+
+
+def _show(found: dict[str, Any], takes: str) -> None:
     key_values(
         {
             "name": found["name"],
             "aliases": ", ".join(found.get("aliases") or []),
             "description": found.get("description"),
             "task": found["task"],
+            "input": takes,
             "engine": found["engine"],
             "version": found.get("version"),
             "versions": len(found.get("versions") or []),

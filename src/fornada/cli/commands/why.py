@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from fornada.cli.client import Node, model_path, with_node
-from fornada.cli.output import bytes_text, print_json
+from fornada.cli.output import bytes_text, print_json, version_digits
 
 
 @click.command()
@@ -24,7 +24,7 @@ def why(node: Node, model: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    click.echo(f"{found.get('model', model)} is {found.get('state')}: {found.get('summary') or 'no more is known'}")
+    click.echo(f"{found.get('model', model)} ({found.get('state')}): {found.get('summary') or 'no more is known'}")
     for key, value in found.items():
         if key not in ("model", "state", "summary") and not _says_nothing(value):
             for line in _lines(key, value, 0):
@@ -43,7 +43,8 @@ def _lines(key: str, value: Any, depth: int) -> Iterator[str]:
         yield f"{indent}{name}:"
         for item in value:
             if isinstance(item, dict):
-                yield f"{indent}  - " + ", ".join(f"{inner.replace('_', ' ')} {_text(inner, field)}" for inner, field in item.items())
+                told = {inner: field for inner, field in item.items() if not _says_nothing(field)}
+                yield f"{indent}  - " + ", ".join(f"{inner.replace('_', ' ')} {_text(inner, field)}" for inner, field in told.items())
             else:
                 yield f"{indent}  - {item}"
     else:
@@ -58,4 +59,6 @@ def _says_nothing(value: Any) -> bool:
 
 
 def _text(key: str, value: Any) -> str:
+    if key == "version":
+        return version_digits(str(value))
     return bytes_text(value) if key.endswith("_bytes") else str(value)
