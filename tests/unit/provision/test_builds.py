@@ -174,6 +174,13 @@ def test_uvs_own_variables_beat_pips_and_the_settings_beat_both(tmp_path):
     )
 
 
+def test_folders_are_named_so_that_a_build_finds_them_from_anywhere(tmp_path):
+    env = variables(tmp_path, {"PIP_FIND_LINKS": "wheels"}, find_links=["more", "~/x"], cache_dir="cache").uv()
+    here = os.getcwd()
+    assert env["UV_FIND_LINKS"] == f"{here}/more,{os.path.expanduser('~')}/x,{here}/wheels"
+    assert env["UV_CACHE_DIR"] == f"{here}/cache"
+
+
 def test_a_script_of_a_models_sees_neither_index_nor_proxy(tmp_path):
     env = variables(tmp_path, {"HTTPS_PROXY": "p", "UV_INDEX_URL": "i", "SSL_CERT_FILE": "c", "LANG": "C.UTF-8"}).script(temporary=tmp_path)
     assert env["LANG"] == "C.UTF-8"

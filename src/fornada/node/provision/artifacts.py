@@ -54,7 +54,7 @@ class Artifacts:
         self._disk = disk
         self._log = log
         self._mirror_url = settings.mirror.rstrip("/") if urlsplit(settings.mirror).scheme in ("http", "https") else ""
-        folder = Path(settings.mirror).expanduser() if settings.mirror and not self._mirror_url else None
+        folder = Path(settings.mirror).expanduser().absolute() if settings.mirror and not self._mirror_url else None
         self._mirror = MirrorFolder(folder, contents.root / ".mirror.json") if folder else None
         self._mirror_turn = asyncio.Lock()  # files of a mirror are hashed once, not once for each artifact asked for
         self.flights: Flights[Path] = Flights()

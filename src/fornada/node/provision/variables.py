@@ -30,7 +30,7 @@ class Variables:
         """`inherited` is the node's environment, `cache` holds uv's and npm's caches, `home` is an empty folder of ours."""
         self._inherited = inherited
         self._settings = settings
-        self.uv_cache = Path(settings.cache_dir).expanduser() if settings.cache_dir else cache / "uv"
+        self.uv_cache = Path(settings.cache_dir).expanduser().absolute() if settings.cache_dir else cache / "uv"
         self._npm_cache = cache / "npm"
         self._home = home
         self.offline = settings.offline
@@ -103,7 +103,7 @@ class Variables:
             if not any(name in given for name in ("UV_INDEX", "UV_EXTRA_INDEX_URL")):
                 found["UV_INDEX"] = extra
         if links := given.get("PIP_FIND_LINKS"):
-            found["UV_FIND_LINKS"] = ",".join(links.split())
+            found["UV_FIND_LINKS"] = ",".join(map(_absolute, links.split()))
         if given.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
             found["UV_NO_INDEX"] = "1"
         for pip, uv in (
@@ -122,8 +122,13 @@ class Variables:
         if self._settings.index:
             result["UV_DEFAULT_INDEX"] = self._settings.index
         if self._settings.find_links:
-            links = [str(Path(link).expanduser()) if "://" not in link else link for link in self._settings.find_links]
+            links = [_absolute(link) for link in self._settings.find_links]
             result["UV_FIND_LINKS"] = ",".join([*links, *filter(None, found.get("UV_FIND_LINKS", "").split(","))])
         if self._settings.offline:
             result["UV_OFFLINE"] = "1"
         return result
+
+
+def _absolute(link: str) -> str:
+    """A folder as an absolute path: a build runs in another one than the node."""
+    return link if "://" in link else str(Path(link).expanduser().absolute())
