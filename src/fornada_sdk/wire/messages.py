@@ -30,21 +30,23 @@ class Kind(enum.IntEnum):
     """Every message; the comment says who sends it and what the payload is."""
 
     # runner -> control plane
-    HELLO = 1  # JSON: wire, release, instance, pid, state (loading|ready|failed|stopping), in_flight: [ids], and READY's or FAILED's fields
+    # HELLO comes first and once: JSON wire, release, instance, pid, state (loading|ready|failed|stopping), in_flight: the ids whose
+    # ANSWER or END is still to come on this channel, booked: {device: bytes} if any, and progress, or READY's or FAILED's fields
+    HELLO = 1
     PROGRESS = 2  # JSON: phase (loading|warming), text, fraction (0..1 or null)
-    READY = 3  # JSON: load_s, warmup_s, streaming, tensors
+    READY = 3  # JSON: load_s, warmup_s, streaming, tensors: {inputs, outputs}, pipelining: requests that may be under way at once
     FAILED = 4  # JSON: reason, kind (load|warmup|memory), detail
     ANSWER = 5  # u32 + head JSON + body; head {} means status ok, type application/json
     STREAM = 6  # u32 + head JSON: a stream begins; ITEMs and one END follow
     ITEM = 7  # bytes of one item; part = number of the item from 0
     END = 8  # JSON: status ok, or an ANSWER's error head
-    BOOK = 9  # JSON: device, bytes; id names the call
+    BOOK = 9  # JSON: device, bytes, release_delay_s if any; id names the call
     # control plane -> runner
     INVOKE = 16  # u32, f32 + head JSON + body
     CANCEL = 17  # empty: the caller has gone; stop when you can
     ACK = 18  # u64 ids: these answers have arrived and may be forgotten
     CREDIT = 19  # u32: bytes of the stream that were taken
-    STOP = 20  # JSON: grace_s
+    STOP = 20  # JSON: grace_s: how long what runs may go on before it is cancelled
     BOOKED = 21  # JSON: ok, message; id as in BOOK
     # both ways
     PART = 32  # bytes: the next part of the body that id has open
