@@ -14,6 +14,7 @@ from fornada.edge.dialects.admin.deploy import deploy_routes
 from fornada.edge.dialects.admin.models import model_routes
 from fornada.edge.dialects.admin.node import node_routes
 from fornada.edge.dialects.admin.pages import page_routes
+from fornada.edge.dialects.admin.prune import prune_routes
 from fornada.edge.observer import Observer
 
 __all__ = ["routes"]
@@ -38,5 +39,6 @@ def routes(
             more=deploy_routes(catalog=catalog, operations=operations, settings=settings),
         ),
         *node_routes(operations=operations, observer=observer, draining=draining),
+        *prune_routes(catalog=catalog),
     ]
     return [*own, *page_routes([*others, *own])]

@@ -65,6 +65,7 @@ LOG_LINE = _object(
 )
 DEPLOYED = _object({"name": _TEXT, "version": _TEXT, "state": {"enum": _STATES}})
 REMOVED = _object({"name": _TEXT, "removed": {"const": True}})
+PRUNED = _object({"removed": {"type": "object", "additionalProperties": _COUNT}, "freed_bytes": _COUNT})
 STATUS = _object({"status": _TEXT})
 DEVICE = _object(
     {
