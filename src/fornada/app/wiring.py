@@ -55,7 +55,12 @@ class Node:
         self._telemetry = Telemetry(clock=self._clock, data_dir=data_dir, log_bytes=parse_size(settings.node.log_bytes))
         self._store = SqliteStore(data_dir / "store.sqlite")
         self._provision = Provisioner(
-            data_dir=data_dir, keeper=keeper, settings=settings.provision, inherited=environ, disk_budget=settings.node.disk_budget
+            data_dir=data_dir,
+            keeper=keeper,
+            settings=settings.provision,
+            inherited=environ,
+            disk_budget=settings.node.disk_budget,
+            log=self._telemetry.log,
         )
         self._catalog = Catalog(store=self._store, provision=self._provision, builtin=MODELS, log=self._telemetry.log)
         self._manager = Manager(
@@ -72,6 +77,7 @@ class Node:
             node=self._facts(),
         )
         self._catalog.changed = self._manager.catalog_changed
+        self._catalog.in_use = self._manager.in_use
         self._server = Server(
             inference=self._manager,
             catalog=self._catalog,
