@@ -1,11 +1,13 @@
 """How the tree ends: asked to, asked twice, or killed at any place. Nothing is left."""
 
+import functools
 import os
 import signal
 import time
 
 import pytest
 
+from tests.bounds import count
 from tests.harness.processes import all_gone, descendants, seen
 from tests.harness.waiting import until
 
@@ -141,6 +143,24 @@ def test_main_and_keeper_killed_together_leave_nothing(start):
     os.kill(keeper, signal.SIGKILL)
     tree.main.wait()
     all_gone(below, within_s=3, what="the tree")
+
+
+@pytest.mark.parametrize("victim", ["main", "keeper"])
+def test_killed_at_any_moment_of_the_start_it_leaves_nothing(start, victim):
+    turns = count(5, long=200)
+    for turn in range(turns):
+        tree = start()
+        if victim == "keeper":
+            (keeper, *_) = until(functools.partial(descendants, tree.main.pid), within_s=5, what="a keeper", every_s=0.001)
+            time.sleep(0.2 * turn / turns)
+            os.kill(keeper.pid, signal.SIGKILL)
+            assert tree.wait(within_s=3) == 1
+        else:
+            time.sleep(0.5 * turn / turns)
+            tree.all()
+            tree.signal(signal.SIGKILL)
+            tree.main.wait()
+        tree.nothing_left()
 
 
 @pytest.mark.parametrize("victim", ["main", "keeper"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bounds import bound
-from tests.harness.processes import Process, all_gone, descendants, seen
+from tests.harness.processes import Process, all_gone, descendants, marked, seen
 from tests.harness.waiting import until
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ class Tree:
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                cwd="/",
+                cwd=self.data,  # and so of keeper and control planes: those that lost their parent are found by it
                 start_new_session=True,
                 env={**os.environ, **(environ or {})},
             )
@@ -145,7 +145,7 @@ class Tree:
     def nothing_left(self, *, within_s: float = GONE_S) -> None:
         """Asserts that no process that ever was seen below main is alive, within the promise itself."""
         limit = time.monotonic() + within_s
-        left = self.all()
+        left = [*self.all(), *marked(str(self.data))]
         while left := [process for process in left if process.alive]:
             assert time.monotonic() < limit, f"after {within_s} s there still are {left}"
             time.sleep(0.01)
