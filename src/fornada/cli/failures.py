@@ -10,6 +10,7 @@ REPORT_TO = "the issue tracker of Fornada"
 
 CALLER = "the request's fault"
 NODE = "the node's fault, for now"
+FOLDER = "the model folder's fault"
 AUTHOR = "the model's fault"
 BUG = "a bug in Fornada"
 
@@ -74,7 +75,14 @@ def whose_fault(code: int) -> str:
     """Read from the tree in core.errors, so that a new error needs no second entry here. "" for a code that isn't ours."""
     from fornada.core import errors
 
-    for fault, owner in ((errors.CallerFault, CALLER), (errors.NoCapacity, NODE), (errors.ModelFault, AUTHOR), (errors.InternalFault, BUG)):
+    owners: tuple[tuple[type[errors.FornadaError], str], ...] = (
+        (errors.InvalidSpec, FOLDER),
+        (errors.CallerFault, CALLER),
+        (errors.NoCapacity, NODE),
+        (errors.ModelFault, AUTHOR),
+        (errors.InternalFault, BUG),
+    )
+    for fault, owner in owners:
         if any(error.__dict__.get("code") == code for error in _family(fault)):
             return owner
     return CALLER if code in REFUSED_BY_THE_MODEL_OR_ROUTE else ""

@@ -201,18 +201,21 @@ def test_wait_shows_the_build(cli: Cli, node: FakeNode, folder: Path):
 def test_wait_tells_why_a_first_version_failed(cli: Cli, node: FakeNode, folder: Path):
     accepts(node)
     node.on("POST", f"{PATH}/load", error(503, 3102, "load failed: exit code 1; last line: ImportError: no x", retry_after="1"))
+    node.on("GET", PATH, say(model(NAME, version=NEW, state="failed", versions=versions("failed", "x")[1:])))
     result = cli("deploy", folder, "--wait")
     assert result.exit_code == 1
     assert "ImportError: no x [3102, the model's fault]" in line(result)
 
 
-def test_wait_tells_why_a_second_version_failed_and_that_the_first_goes_on(cli: Cli, node: FakeNode, folder: Path):
+@pytest.mark.parametrize("loaded", [True, False], ids=["it had failed before", "it fails while it is waited for"])
+def test_wait_tells_why_a_second_version_failed_and_that_the_first_goes_on(cli: Cli, node: FakeNode, folder: Path, loaded: bool):
     accepts(node)
-    node.on("POST", f"{PATH}/load", say(model(NAME, version=OLD)))
-    node.on("GET", PATH, say(model(NAME, version=OLD, versions=versions("failed", "exit code 1; last line: ImportError: no x"))))
+    node.on("POST", f"{PATH}/load", say(model(NAME, version=OLD)) if loaded else error(503, 3102, "x", retry_after="1"))
+    node.on("GET", PATH, say(model(NAME, version=OLD, versions=versions("failed", "ImportError: no x"))))
     result = cli("deploy", folder, "--wait")
     assert result.exit_code == 1
-    assert "ImportError: no x (the model's fault); the version before it goes on serving" in line(result)
+    assert f"version {NEW[:12]} of {NAME} can't be loaded: ImportError: no x (the model's fault)" in line(result)
+    assert f"version {OLD[:12]} goes on serving" in line(result)
 
 
 def test_a_canary_is_not_waited_for(cli: Cli, node: FakeNode, folder: Path):

@@ -10,7 +10,7 @@ from fornada.cli import bundle
 from fornada.cli.client import Node, model_path, with_node
 from fornada.cli.commands.life import summary
 from fornada.cli.commands.nodes import listed
-from fornada.cli.failures import CommandFailed
+from fornada.cli.failures import CommandFailed, Refused
 from fornada.cli.output import print_json, shorten, version_digits
 from fornada.cli.progress import watching
 
@@ -62,25 +62,26 @@ def _largest(node: Node) -> int:
 
 def _wait(node: Node, model: str, version: str) -> dict[str, Any]:
     """The model once `version` is what answers. The node bounds the wait: a load that makes no progress fails."""
-    node.post(model_path(model, "load"), model=model)
+    try:
+        node.post(model_path(model, "load"), model=model)
+    except Refused:
+        _fail_beside_another(node.model(model), version)
+        raise
     while True:
         found = node.model(model)
-        if found.get("version") == version and found.get("state") in ("ready", "asleep", "stopped"):
+        if found.get("version") == version:
             return found
-        failure = _failure(found, version)
-        if failure:
-            raise CommandFailed(
-                f"version {version_digits(version)} of {model} could not be loaded: {shorten(failure, 300)} (the model's fault); "
-                "the version before it goes on serving; mend it and deploy again"
-            )
+        _fail_beside_another(found, version)
         time.sleep(ASK_EVERY_S)
 
 
-def _failure(found: dict[str, Any], version: str) -> str:
-    """Why `version` failed, "" where it has not."""
+def _fail_beside_another(found: dict[str, Any], version: str) -> None:
+    """Raises CommandFailed where `version` failed and another one serves: then nothing is lost, which is worth saying."""
+    serving = found.get("version")
     for entry in found.get("versions") or []:
-        if isinstance(entry, dict) and entry.get("version") == version and entry.get("state") == "failed":
-            return str(entry.get("why") or "no reason given")
-    if found.get("state") == "failed":
-        return str(found.get("why") or "no reason given")
-    return ""
+        if entry.get("version") == version != serving and entry.get("state") == "failed":
+            raise CommandFailed(
+                f"version {version_digits(version)} of {found.get('name')} can't be loaded: {shorten(str(entry.get('why')), 300)} "
+                f"(the model's fault); version {version_digits(serving)} goes on serving; 'fornada logs {found.get('name')}' shows more; "
+                "mend it and deploy again"
+            )

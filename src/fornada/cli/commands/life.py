@@ -53,6 +53,8 @@ def unload(node: Node, model: str, grace: float | None, as_json: bool) -> None:
 def sleep(node: Node, model: str, as_json: bool) -> None:
     """Let a model give its device memory back, keeping what makes it quick to wake.
 
+    No engine of this release can: the node refuses, and says so.
+
     \b
     Example:
       fornada sleep @local/echo
