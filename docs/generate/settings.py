@@ -1,6 +1,7 @@
 """docs/reference/settings.md from core.settings and app.config."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,6 +11,8 @@ from docs.generate.markdown import code, table
 from fornada.app import config
 from fornada.cli.commands.serve import serve
 from fornada.core import settings
+from fornada.node.launch import INHERITED_VARIABLES
+from fornada.node.provision.variables import CERTIFICATES, PLACES, PROXIES, UV
 
 INTRODUCTION = """\
 # Settings
@@ -37,7 +40,6 @@ NODE = [
     ("FORNADA_CONFIG", "`--config` of `fornada serve`: the file"),
     ("FORNADA_MIRROR", "[provision] mirror: asked before any source of an artifact"),
 ]
-PASSED_ON = "`SSL_CERT_FILE`, `SSL_CERT_DIR`, the proxy variables, and the index settings of uv and pip (`UV_*`, `PIP_*`)"
 
 
 def page() -> str:
@@ -50,7 +52,12 @@ def page() -> str:
     parts.append("## Environment\n")
     variables = [(variable, f"`--{flag.replace('_', '-')}` of `fornada serve`") for variable, flag in config.ENVIRONMENT.items()]
     parts.append(table(["variable", "stands for"], [(code(name), meaning) for name, meaning in [*variables, *NODE, *CLIENT]]))
-    parts.append(f"Builds of environments also inherit {PASSED_ON}. Nothing else of the node's environment reaches a model.\n")
+    parts.append(
+        f"Builds of environments inherit, where they are set: {_codes((*CERTIFICATES, *PROXIES, *PLACES, *UV))}, and pip's index settings.\n"
+    )
+    parts.append(
+        f"A model sees {_codes(INHERITED_VARIABLES)} of the node's environment, the `[env]` of its model.toml, and nothing else.\n"
+    )
     return "\n".join(parts)
 
 
@@ -75,3 +82,7 @@ def _flags() -> list[tuple[str, str, str]]:
             variable = variables.get(option.name or "", "")
             rows.append((code(option.opts[0]), code(variable) if variable else "", option.help or ""))
     return rows
+
+
+def _codes(names: Sequence[str]) -> str:
+    return ", ".join(code(name) for name in names)
