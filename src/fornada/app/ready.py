@@ -44,7 +44,9 @@ async def prepare_example(operations: OperationsPort, clock: Clock, url: str, pi
         with contextlib.suppress(asyncio.CancelledError):
             await narrate
     print("Try it, in a second shell:", file=out)
-    print(f"curl -sS {url}/client/v4/accounts/{LOCAL_ACCOUNT}/ai/run/{EXAMPLE_ALIAS} --data-binary @{_short(picture)}", file=out, flush=True)
+    print(
+        f"curl -sS {url}/client/v4/accounts/{LOCAL_ACCOUNT}/ai/run/{EXAMPLE_ALIAS} --data-binary @{_short(picture)}", file=out, flush=True
+    )
 
 
 async def _narrate(view: Callable[[], ModelView], out: TextIO) -> None:

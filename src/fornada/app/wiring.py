@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,6 +53,10 @@ class Node:
         self._clock = SystemClock()
         self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         keeper.on_drain = self._drain_wanted
+        # A service manager may signal every process of the service, not main alone.
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM, self._drain_wanted, "signal to the control plane", settings.node.drain_s
+        )
         self._telemetry = Telemetry(clock=self._clock, data_dir=data_dir, log_bytes=parse_size(settings.node.log_bytes))
         self._store = SqliteStore(data_dir / "store.sqlite")
         self._provision = Provisioner(
