@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from fornada.cli.printable import printable
+
 REPORT_TO = "the issue tracker of Fornada"
 
 CALLER = "the request's fault"
@@ -89,7 +91,8 @@ def whose_fault(code: int) -> str:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Safe to print, too: a model's last words may stand in it."""
+    return printable(" ".join(text.split()))
 
 
 def _family(error: type[Any]) -> Iterator[type[Any]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from fornada.cli.printable import printable
+
 STATE_COLOURS = {"ready": "green", "pending": "yellow", "asleep": "cyan", "stopping": "yellow", "stopped": "dim", "failed": "red"}
 WIDEST = 60
 """Characters of a cell where no terminal says how much room there is."""
@@ -26,12 +28,13 @@ def print_json_line(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
     """`empty` is said where there is no row. A column named `state` is coloured on a terminal."""
+    safe = [[printable(cell) for cell in row] for row in rows]
     if not rows:
         click.echo(empty)
     elif sys.stdout.isatty():
-        _print_rich(columns, rows)
+        _print_rich(columns, safe)
     else:
-        _print_plain(columns, rows)
+        _print_plain(columns, safe)
 
 
 def shorten(text: str, width: int = WIDEST) -> str:
@@ -70,7 +73,7 @@ def key_values(pairs: Mapping[str, Any]) -> None:
     shown = {key: value for key, value in pairs.items() if value not in (None, "", [], {})}
     width = max((len(key) for key in shown), default=0)
     for key, value in shown.items():
-        click.echo(f"{key:<{width}}  {value}")
+        click.echo(printable(f"{key:<{width}}  {value}"))
 
 
 def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import click
 
 from fornada.cli.client import Node
-from fornada.cli.failures import CommandFailed
+from fornada.cli.failures import CommandFailed, one_line
 
 QUIET_S = 0.4
 """What is over sooner shows nothing."""
@@ -110,7 +110,7 @@ def _watch(node: Node, model: str, over: threading.Event) -> None:
             if over.is_set():
                 break
             display = display or choose_display(model)
-            display.show(str(step.get("phase") or ""), str(step.get("text") or ""), _fraction(step.get("fraction")))
+            display.show(str(step.get("phase") or ""), one_line(str(step.get("text") or "")), _fraction(step.get("fraction")))
     if display:
         display.close()
 

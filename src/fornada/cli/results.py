@@ -2,11 +2,13 @@
 
 import json
 import math
+import sys
 from typing import Any
 
 import click
 
 from fornada.cli.output import print_table
+from fornada.cli.printable import printable
 
 SHOWN = 4
 """Numbers of a vector that are shown."""
@@ -19,9 +21,9 @@ def show(result: Any) -> None:
     elif _are_embeddings(result):
         _show_embeddings(result)
     elif isinstance(result, dict) and isinstance(result.get("response"), str) and not result.get("tool_calls"):
-        click.echo(result["response"])
+        click.echo(shown(result["response"]))
     elif isinstance(result, str):
-        click.echo(result)
+        click.echo(shown(result))
     else:
         click.echo(json.dumps(result, ensure_ascii=False, indent=2))
 
@@ -37,6 +39,11 @@ def piece(item: Any) -> tuple[str, bool]:
             if isinstance(delta, dict):
                 return str(delta.get("content") or ""), True
     return json.dumps(item, ensure_ascii=False), False
+
+
+def shown(text: str) -> str:
+    """A model's text: as it is for a program, without control characters for a terminal."""
+    return printable(text) if sys.stdout.isatty() else text
 
 
 def _are_labels(result: Any) -> bool:

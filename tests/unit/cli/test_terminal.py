@@ -1,11 +1,12 @@
 """What is different on a terminal: questions, colours, bars, Ctrl-C."""
 
+import json
 import threading
 
 import pytest
 
 from tests.bounds import bound
-from tests.unit.cli.fake_node import Asked, FakeNode, Said, model, say
+from tests.unit.cli.fake_node import Asked, FakeNode, Said, error, model, say
 from tests.unit.cli.terminal import on_a_terminal
 
 NAME = "@local/echo"
@@ -90,3 +91,18 @@ def test_bytes_are_not_spilt_on_a_terminal(node: FakeNode):
     seen = on_a_terminal("run", NAME, url=node.url)
     assert seen.code == 1
     assert "5 bytes of image/png, nothing for a terminal; --output answer.png saves it" in seen.text
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+
+
+def test_a_model_can_not_drive_the_terminal(node: FakeNode):
+    node.on("GET", PATH, say(model()))
+    node.on("POST", f"/client/v4/accounts/local/ai/run/{NAME}", say({"result": {"response": EVIL}, "success": True}))
+    node.on("GET", f"{PATH}/logs", Said(json.dumps({"time": "t", "stream": "stdout", "line": EVIL}).encode(), type="application/x-ndjson"))
+    node.on("GET", f"{PATH}/why", say({"model": NAME, "state": "failed", "summary": EVIL, "last_failure": {"reason": EVIL}}))
+    node.on("POST", f"{PATH}/load", error(503, 3102, EVIL))
+    for args in (["run", NAME], ["logs", NAME], ["why", NAME], ["load", NAME]):
+        raw = on_a_terminal(*args, url=node.url).raw
+        assert "owned" in raw, args
+        assert not {"\x1b]0", "\x1b[2J", "\x9b", "\u202e"} & {raw[i : i + n] for n in (1, 3, 4) for i in range(len(raw))}, args

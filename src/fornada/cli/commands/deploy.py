@@ -12,6 +12,7 @@ from fornada.cli.commands.life import summary
 from fornada.cli.commands.nodes import listed
 from fornada.cli.failures import CommandFailed, Refused
 from fornada.cli.output import print_json, shorten, version_digits
+from fornada.cli.printable import printable
 from fornada.cli.progress import watching
 
 ASK_EVERY_S = 0.3
@@ -49,7 +50,7 @@ def deploy(node: Node, folder: Path, name: str | None, label: str, wait: bool, a
         return
     click.echo(f"{model}: version {version} ({len(packed.files)} files, {len(packed.content)} bytes)")
     if found:
-        click.echo(summary(found))
+        click.echo(printable(summary(found)))
     else:
         click.echo(f"{done.get('state', '')}; 'fornada models {model}' shows how it goes, --wait waits", err=True)
 

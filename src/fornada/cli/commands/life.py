@@ -6,6 +6,7 @@ import click
 
 from fornada.cli.client import Node, model_path, with_node
 from fornada.cli.output import bytes_text, print_json, shorten
+from fornada.cli.printable import printable
 from fornada.cli.progress import watching
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the model as the API describes it.")
@@ -100,7 +101,7 @@ def _say(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo(summary(found))
+        click.echo(printable(summary(found)))
 
 
 def summary(found: dict[str, Any]) -> str:

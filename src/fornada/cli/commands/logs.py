@@ -9,6 +9,7 @@ import click
 from fornada.cli.client import Node, model_path, with_node
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import print_json_line
+from fornada.cli.printable import printable
 
 ID_SHOWN = 8
 
@@ -61,4 +62,4 @@ def _parsed(text: str) -> Iterator[dict[str, Any]]:
 def _shown(line: dict[str, Any]) -> str:
     request = str(line.get("request_id") or "")
     mark = {"stderr": "!", "log": "·"}.get(str(line.get("stream")), " ")
-    return f"{line.get('time', '')} {request[:ID_SHOWN]:<{ID_SHOWN}} {mark} {line.get('line', '')}"
+    return f"{line.get('time', '')} {request[:ID_SHOWN]:<{ID_SHOWN}} {mark} {printable(str(line.get('line', '')))}"

@@ -90,7 +90,7 @@ def _show_bytes(answer: Answer, output: str | None) -> None:
     if output and output != "-":
         _write(output, answer.content)
     elif answer.type.startswith("text/"):
-        click.echo(answer.content.decode("utf-8", "replace"))
+        click.echo(results.shown(answer.content.decode("utf-8", "replace")))
     elif sys.stdout.isatty() and not output:
         suffix = mimetypes.guess_extension(answer.type) or ".bin"
         raise CommandFailed(
@@ -131,7 +131,7 @@ def _show_stream(items: Stream, model: str, as_json: bool, output: str | None) -
         text, continues = results.piece(item)
         if line_open and not continues:
             click.echo()
-        click.echo(text, nl=not continues)
+        click.echo(results.shown(text), nl=not continues)
         line_open = continues
     if line_open:
         click.echo()

@@ -7,6 +7,7 @@ import click
 
 from fornada.cli.client import Node, model_path, with_node
 from fornada.cli.output import bytes_text, print_json, version_digits
+from fornada.cli.printable import printable
 
 
 @click.command()
@@ -24,11 +25,11 @@ def why(node: Node, model: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    click.echo(f"{found.get('model', model)} ({found.get('state')}): {found.get('summary') or 'no more is known'}")
+    click.echo(printable(f"{found.get('model', model)} ({found.get('state')}): {found.get('summary') or 'no more is known'}"))
     for key, value in found.items():
         if key not in ("model", "state", "summary") and not _says_nothing(value):
             for line in _lines(key, value, 0):
-                click.echo(line)
+                click.echo(printable(line))
 
 
 def _lines(key: str, value: Any, depth: int) -> Iterator[str]:
