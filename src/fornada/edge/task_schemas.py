@@ -85,6 +85,71 @@ DETECTIONS_OUT: Object = {
         },
     },
 }
+SEGMENTATION_OUT = _object(
+    "What each pixel belongs to",
+    {
+        "width": _integer("Of the picture, upright, and of the mask, in pixels", minimum=1),
+        "height": _integer("The same", minimum=1),
+        "labels": {"type": "array", "description": "By class index", "items": {"type": "string"}},
+        "mask": _text("A PNG of 8 bits a pixel in base64: class indices"),
+    },
+    required=("width", "height", "labels", "mask"),
+)
+KEYPOINTS_OUT = _object(
+    "The points of a body, in pixels from the upper left corner",
+    {
+        "keypoints": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "x": {"type": "number"}, "y": {"type": "number"}, "score": _SCORE},
+                "required": ["name", "x", "y", "score"],
+            },
+        }
+    },
+    required=("keypoints",),
+)
+READ_TEXT_OUT = _object(
+    "The text on a picture",
+    {
+        "text": _text("All lines"),
+        "lines": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string"},
+                    "score": _SCORE,
+                    "box": {
+                        "type": "array",
+                        "description": "Its corners in pixels, clockwise from where the line begins",
+                        "items": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+                        "minItems": 4,
+                        "maxItems": 4,
+                    },
+                },
+                "required": ["text", "score", "box"],
+            },
+        },
+    },
+    required=("text", "lines"),
+)
+ENTITIES_OUT: Object = {
+    "type": "array",
+    "description": "Names, places, dates and the like, with their place in the text, counted in characters",
+    "items": {
+        "type": "object",
+        "properties": {
+            "label": {"type": "string"},
+            "text": {"type": "string"},
+            "start": {"type": "integer", "minimum": 0},
+            "end": {"type": "integer", "minimum": 0},
+        },
+        "required": ["label", "text", "start", "end"],
+    },
+}
+AUDIO_IN = _object("A recording", {"audio": _binary("The recording")}, required=("audio",))
+FILE_IN = _object("A file of any kind", {"file": _binary("The file")}, required=("file",))
 EMBEDDINGS_IN = _object(
     "Texts to embed",
     {

@@ -333,3 +333,17 @@ def test_more_connections_than_allowed_are_refused_politely(serve: Serve):
         return edge.fetch("GET", "/health/live").status == 200
 
     until(served, what="there is room again")
+
+
+def test_a_bug_on_the_hot_path_is_a_500_and_the_end_of_its_connection(edge: Served):
+    def breaks(_submitted: object) -> None:
+        raise ZeroDivisionError("quoting the request: sesame")
+
+    edge.inference.behaviour = breaks
+    with edge.connect() as connection:
+        connection.send_request("POST", A, b"{}")
+        response = connection.read_response()
+        assert (response.status, response.code) == (500, 3199)
+        assert b"sesame" not in response.body
+        assert connection.at_end(within_s=3)
+    assert edge.fetch("GET", "/health/live").status == 200

@@ -13,7 +13,7 @@ import uvloop
 
 from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, UnknownModel
 from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
-from fornada.core.ports import Entry, Health, LogLine, ModelView, Resolved, Version
+from fornada.core.ports import Entry, Health, LogLine, ModelView, Pruned, Resolved, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, InvokeHead, Sink
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.specs import ModelSpec, spec_from_table
@@ -68,6 +68,9 @@ class FakeCatalog:
             raise InvalidSpec("model.toml has no name")
         self.bundles.append((bundle, name, label))
         return self.add(name or "@local/unnamed").stable
+
+    async def prune(self) -> Pruned:
+        return Pruned(removed={}, freed_bytes=0)
 
     async def remove(self, reference: Reference, *, account: AccountId) -> None:
         if self.models.pop(reference.name, None) is None:
@@ -200,7 +203,10 @@ class FakeOperations:
     async def load(self, name: ModelName, *, deadline: Instant) -> ModelView:
         self.done.append(("load", name, round(deadline - time.monotonic())))
         if name == "@test/slow":
-            await asyncio.sleep(bound(60))
+            try:
+                await asyncio.sleep(bound(60))
+            finally:
+                self.done.append(("load", "ended"))
         return self.view(name)
 
     async def unload(self, name: ModelName, *, grace_s: float | None) -> ModelView:

@@ -70,6 +70,11 @@ class ColdExchange:
         self.shared.tasks.add(self._task)
         self._task.add_done_callback(self._ended)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a part of the answer is told."""
+        return self._streaming and not self.finished
+
     def settle(self) -> None:
         """The transport takes more."""
         if self._room is not None and not self._room.done():
@@ -140,14 +145,16 @@ class ColdExchange:
         if message["type"] == "http.response.start":
             self._head = message["status"], list(message.get("headers", ()))
             return
-        if message["type"] != "http.response.body" or self._head is None or self.finished:
+        if message["type"] != "http.response.body" or self._head is None or (self.finished and self.method != "HEAD"):
             raise RuntimeError(f"the application sent {message['type']} out of turn")
         body: bytes = message.get("body", b"")
         more: bool = message.get("more_body", False)
         status, headers = self._head
         if self.method == "HEAD" or bodiless(status):
-            if not more:
-                self._last(self._lines(status, headers) + b"\r\n")
+            # The end of the headers is the end of the answer, whatever length they tell.
+            length = b"" if more or bodiless(status) else b"content-length: %d\r\n" % len(body)
+            if not self.finished:
+                self._last(b"%b%b\r\n" % (self._lines(status, headers), length))
         elif not self._streaming and not more:
             self._last(b"%bcontent-length: %d\r\n\r\n%b" % (self._lines(status, headers), len(body), body))
         else:

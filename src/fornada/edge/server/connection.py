@@ -353,7 +353,10 @@ class Connection(asyncio.Protocol):
     def _break_down(self, error: BaseException) -> None:
         cause = error.__context__ or error
         self.shared.observer.failed(where="connection", request_id="", error=cause)
-        self._refuse_all(InternalFault("the server failed; its log says more"))
+        if self._pipeline.break_down():
+            self.abort()
+        else:
+            self._refuse_all(InternalFault("the server failed; its log says more"))
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """No other protocol is spoken here: the request counts without its wish (RFC 9110, 7.8). Some clients wish it every time."""

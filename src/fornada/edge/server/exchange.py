@@ -144,6 +144,11 @@ class HotExchange:
         lines = JSON_TYPE + header_lines(found.headers)
         self.pipeline.answered(self, b"%bcontent-length: %d\r\n\r\n%b" % (self._head(found.status, lines), len(found.body), found.body))
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a part of the answer is told."""
+        return self.state is _STREAMING and not self.held
+
     def give_up(self, error: FornadaError) -> None:
         self.fail(error, from_model=True)
         self.unwanted = True
@@ -196,10 +201,14 @@ class HotExchange:
     def break_off(self, data: bytes, error: FornadaError) -> None:
         if self.state is not _STREAMING:
             return
+        if self.held:  # nothing has been sent: the failure can still have a status
+            self.state = _STARTED
+            self.fail(error, from_model=True)
+            return
         self.state = _DONE
         self._count(error)
         self.keep_alive = False
-        self.pipeline.answered(self, self.held + (data if self.old or not data else chunk(data)))
+        self.pipeline.answered(self, data if self.old or not data else chunk(data))
 
     def leave(self) -> None:
         """The caller has gone."""

@@ -37,6 +37,10 @@ class Turn(Protocol):
     def finished(self) -> bool:
         """Whether the whole answer is told."""
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a part of the answer is told."""
+
     def start(self) -> None: ...
 
     def settle(self) -> None:
@@ -120,6 +124,12 @@ class Pipeline:
             turn.leave()
         self.running.clear()
         self.parked.clear()
+
+    def break_down(self) -> bool:
+        """Drops everything after a bug of ours. Says whether a part of an answer has been sent."""
+        half = bool(self.running) and self.running[0].under_way
+        self.leave()
+        return half
 
     def pause(self) -> None:
         """The transport is full."""

@@ -13,7 +13,7 @@ from fornada.edge.auth import account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Operation, Target
 from fornada.edge.dialects.openai.vectors import VectorsSink
 from fornada.edge.invoke import Invoker
-from fornada.edge.json_bodies import Fields, broken, fields_of
+from fornada.edge.json_bodies import broken, fields_of
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
 from fornada.edge.validation import Contracts
@@ -27,7 +27,7 @@ class Asked(msgspec.Struct, frozen=True):
     """The request's body, as far as it matters here. Unknown fields are let through, as everywhere."""
 
     model: str
-    input: str | list[str] | list[int] | list[list[int]]
+    input: str | list[str | int | list[int]]
     encoding_format: str | None = None
     dimensions: int | None = None
 
@@ -105,7 +105,7 @@ class EmbeddingsDoor:
             exchange.fail(error)
 
     def _ask(self, exchange: Exchange, account: AccountId) -> None:
-        asked = read_request(fields_of(exchange.body()))
+        asked, texts = read_request(exchange.body())
         try:
             resolved = self._resolve(parse_reference(asked.model), account)
         except UnknownModel:
@@ -118,7 +118,6 @@ class EmbeddingsDoor:
             )
         if resolved.spec.task != TASK:
             raise BadRequest(f"'model': {asked.model} makes no embeddings, its task is {resolved.spec.task}")
-        texts = [asked.input] if isinstance(asked.input, str) else asked.input
         given = {"text": texts}
         if not contract.drop_nulls:  # a schema of the model's own; the task's bound of 100 texts isn't OpenAI's
             contract.check(given)
@@ -133,28 +132,28 @@ class EmbeddingsDoor:
         )
 
 
-def read_request(fields: Fields) -> Asked:
-    """The body of a request for embeddings. Raises BadRequest with the field's name."""
+def read_request(body: bytes) -> tuple[Asked, list[str]]:
+    """A request for embeddings, and its texts. Raises BadRequest with the field's name."""
+    fields_of(body)
     try:
-        asked = msgspec.json.decode(msgspec.json.encode(fields), type=Asked)
+        asked = msgspec.json.decode(body, type=Asked)
     except msgspec.ValidationError as error:
         raise BadRequest(_named(str(error))) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise broken(error) from None
-    if not asked.input:
-        raise BadRequest("'input' is empty")
-    if not isinstance(asked.input, str):
-        if len(asked.input) > MOST_INPUTS:
-            raise BadRequest(f"'input' may hold at most {MOST_INPUTS} texts")
-        if not all(isinstance(text, str) for text in asked.input):
-            raise BadRequest("'input' holds tokens: this node takes texts, since each model has a tokenizer of its own")
-        if not all(asked.input):
-            raise BadRequest("'input' holds an empty text")
+    given = [asked.input] if isinstance(asked.input, str) else asked.input
+    texts = [text for text in given if isinstance(text, str) and text]
+    if len(given) > MOST_INPUTS:
+        raise BadRequest(f"'input' may hold at most {MOST_INPUTS} texts")
+    if not all(isinstance(text, str) for text in given):
+        raise BadRequest("'input' holds tokens: this node takes texts, since each model has a tokenizer of its own")
+    if not given or len(texts) < len(given):
+        raise BadRequest("'input' is empty, or holds an empty text")
     if asked.encoding_format not in (None, "float", "base64"):
         raise BadRequest("'encoding_format' must be float or base64")
     if asked.dimensions is not None and asked.dimensions < 1:
         raise BadRequest("'dimensions' must be at least 1")
-    return asked
+    return asked, texts
 
 
 def _named(complaint: str) -> str:

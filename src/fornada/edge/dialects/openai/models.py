@@ -37,11 +37,11 @@ def routes(*, catalog: CatalogPort) -> list[Route]:
         suffix = "" if number == 0 else "OfAccount"
         found += [
             Route(f"{base}/embeddings", Style.SUPERSET, {"POST": EMBED.named(f"createEmbeddings{suffix}")}),
-            Route(f"{base}/models", Style.SUPERSET, {"GET": Operation(f"listModels{suffix}", "The catalogue", _MODELS, lists.all)}),
+            Route(f"{base}/models", Style.SUPERSET, {"GET": Operation(f"listOpenaiModels{suffix}", "The catalogue", _MODELS, lists.all)}),
             Route(
                 f"{base}/models/{{id:path}}",
                 Style.SUPERSET,
-                {"GET": Operation(f"getModel{suffix}", "One model", _MODEL, lists.one, errors=(BadRequest, UnknownModel))},
+                {"GET": Operation(f"getOpenaiModel{suffix}", "One model", _MODEL, lists.one, errors=(BadRequest, UnknownModel))},
             ),
         ]
     return found

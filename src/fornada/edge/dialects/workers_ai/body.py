@@ -144,7 +144,7 @@ def _take_bytes(fields: Fields, files: dict[str, bytes], contract: Contract, bod
         if name not in contract.binary:
             continue
         raw = fields[given]
-        if bytes(raw) == b"null" and name not in contract.required:
+        if bytes(raw) == b"null" and given not in contract.required:
             continue
         if name in files:
             raise BadRequest(f"'/{given}' comes in two spellings")

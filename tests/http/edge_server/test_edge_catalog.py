@@ -1,0 +1,108 @@
+"""Lists: the catalogue of Workers AI, and OpenAI's."""
+
+from urllib.parse import quote
+
+import pytest
+
+from tests.http.edge_server.conftest import Served
+
+AI = "/client/v4/accounts/acc/ai"
+
+
+@pytest.fixture(autouse=True)
+def models(edge: Served) -> None:
+    edge.catalog.add("@cf/meta/llama", task="text-generation", description="A llama")
+    edge.catalog.add("@fornada/classifier", task="image-classification", aliases=["@cf/microsoft/resnet-50"], price={"image": 0.5})
+    edge.catalog.add("org/pose", task="pose-estimation")
+
+
+def names(edge: Served, query: str = "") -> list[str]:
+    return [item["name"] for item in edge.fetch("GET", f"{AI}/models/search{query}").result]
+
+
+def test_items_are_those_of_workers_ai(edge: Served):
+    response = edge.fetch("GET", f"{AI}/models/search?search=resnet")
+    (item,) = response.result
+    assert item["name"] == "@fornada/classifier" and item["source"] == 1 and item["tags"] == []
+    assert item["task"]["id"] == "00cd182b-bf30-4fc4-8481-84a3ab349657" and item["task"]["name"] == "Image Classification"
+    assert item["created_at"] == "2023-11-14 22:13:20.000"
+    assert {entry["property_id"] for entry in item["properties"]} == {"aliases", "price"}
+    assert len(item["id"]) == 36 and item["id"] == edge.fetch("GET", f"{AI}/models/search?search=resnet").result[0]["id"]
+    assert response.json()["result_info"] == {"page": 1, "per_page": 50, "count": 1, "total_count": 1, "total_pages": 1}
+
+
+def test_pages_end(edge: Served):
+    all_names = names(edge)
+    assert len(all_names) == 4
+    for per_page in (1, 3, 4, 50):
+        seen, page = [], 1
+        while found := names(edge, f"?per_page={per_page}&page={page}"):
+            seen += found
+            page += 1
+            assert page < 10
+        assert seen == all_names
+    info = edge.fetch("GET", f"{AI}/models/search?per_page=3&page=9").json()["result_info"]
+    assert info == {"page": 9, "per_page": 3, "count": 0, "total_count": 4, "total_pages": 2}
+    for query in ("page=0", "page=-1", "page=x", "per_page=0", "per_page=1001", "page=9999999999999999999999", "page=1.5"):
+        refused = edge.fetch("GET", f"{AI}/models/search?{query}")
+        assert (refused.status, refused.code) == (400, 5006), query
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("search=LLAMA", ["@cf/meta/llama"]),
+        ("search=nothing", []),
+        ("task=Text+Generation", ["@cf/meta/llama"]),
+        ("task=c329a1f9-323d-4e91-b2aa-582dd4188d34", ["@cf/meta/llama"]),
+        ("task=Pose%20Estimation", ["org/pose"]),
+        ("author=meta", ["@cf/meta/llama"]),
+        ("author=microsoft", ["@fornada/classifier"]),
+        ("author=fornada", ["@fornada/classifier"]),
+        ("source=2", []),
+        ("source=1&hide_experimental=true&include_deprecated=false&format=openrouter&search=llama", ["@cf/meta/llama"]),
+    ],
+)
+def test_filters(edge: Served, query: str, found: list[str]):
+    assert names(edge, f"?{query}") == found
+
+
+@pytest.mark.parametrize("name", ["@cf/meta/llama", "@fornada/classifier", "@cf/microsoft/resnet-50", "org/pose", "@test/a"])
+def test_schemas_have_what_the_sdk_parses_strictly(edge: Served, name: str):
+    result = edge.fetch("GET", f"{AI}/models/schema?model={quote(name, safe='')}").result
+    for side in ("input", "output"):
+        assert isinstance(result[side]["type"], str) and isinstance(result[side]["description"], str)
+        assert isinstance(result[side]["additionalProperties"], bool)
+    assert edge.fetch("GET", f"{AI}/models/schema?model={name}").status == 200
+
+
+def test_a_schema_of_nothing_is_refused(edge: Served):
+    assert edge.fetch("GET", f"{AI}/models/schema").code == 5006
+    unknown = edge.fetch("GET", f"{AI}/models/schema?model=@no/such")
+    assert (unknown.status, unknown.code, unknown.message) == (400, 5007, "No such model @no/such or task")
+
+
+def test_authors_and_tasks(edge: Served):
+    assert [(author["name"], author["models"]) for author in edge.fetch("GET", f"{AI}/authors/search").result] == [
+        ("fornada", 1),
+        ("meta", 1),
+        ("org", 1),
+        ("test", 1),
+    ]
+    tasks = {task["name"]: task for task in edge.fetch("GET", f"{AI}/tasks/search/").result}
+    assert {"Text Generation", "Object Detection", "Custom", "Pose Estimation"} <= tasks.keys()
+    assert all(set(task) == {"id", "name", "description"} for task in tasks.values())
+
+
+@pytest.mark.parametrize("base", ["/v1", f"{AI}/v1"])
+def test_openai_s_lists(edge: Served, base: str):
+    listed = edge.fetch("GET", f"{base}/models").json()
+    assert listed["object"] == "list"
+    assert {"id": "@cf/meta/llama", "object": "model", "created": 1700000000, "owned_by": "meta"} in listed["data"]
+    for spelled in ("@cf/meta/llama", "@cf%2Fmeta%2Fllama", "%40cf%2Fmeta%2Fllama", "@cf/microsoft/resnet-50", "@cf/meta/llama/"):
+        one = edge.fetch("GET", f"{base}/models/{spelled}").json()
+        assert one["object"] == "model" and one["id"] in ("@cf/meta/llama", "@cf/microsoft/resnet-50")
+    unknown = edge.fetch("GET", f"{base}/models/no/such")
+    assert (unknown.status, unknown.code) == (404, 5007)
+    assert unknown.json()["error"]["code"] == "5007"
+    assert edge.fetch("GET", f"{base}/models/a/../b").status == 400
