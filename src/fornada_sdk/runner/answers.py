@@ -84,6 +84,7 @@ def response_head(response: Response) -> dict[str, Any]:
     """What a Response asks for beside its body. Raises ValueError for a header that can't be one."""
     head: dict[str, Any] = {}
     if response.type:
+        _refuse_control(response.type, "the media type")
         head["type"] = response.type
     if response.status != 200:
         head["http_status"] = response.status
@@ -92,12 +93,18 @@ def response_head(response: Response) -> dict[str, Any]:
         low = name.lower()
         if low in ("content-type", "content-length") or not low.startswith(("content-", "x-")):
             raise ValueError(f"a model may not set the header '{name}': only content-* (not type and length) and x-*")
-        if not low.replace("-", "").isalnum() or any(character < " " for character in str(value)):
-            raise ValueError(f"the header '{name}' has characters that a header can't hold")
+        if not low.replace("-", "").isalnum():
+            raise ValueError(f"'{name}' is no name of a header")
+        _refuse_control(str(value), f"the header '{name}'")
         headers[low] = str(value)
     if headers:
         head["headers"] = headers
     return head
+
+
+def _refuse_control(text: str, what: str) -> None:
+    if any(character < " " or character == "\x7f" or character > "\xff" for character in text):
+        raise ValueError(f"{what} has characters that a header can't hold")
 
 
 def noted(call: Call, run_s: float) -> dict[str, Any]:

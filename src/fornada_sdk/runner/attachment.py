@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import errno
+import os
 import socket
 import threading
 import time
@@ -190,3 +191,8 @@ class Attachment:
         with self._sending:
             self._discard()
             self._sock.close()
+
+    def close_in_child(self) -> None:
+        """In a process that model code forked: the lock may be held by a thread that isn't there."""
+        self.open = False
+        os.close(self._sock.detach())

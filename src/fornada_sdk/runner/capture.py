@@ -13,6 +13,7 @@ import io
 import json
 import os
 import select
+import stat
 import sys
 import threading
 import time
@@ -35,6 +36,8 @@ class Output:
     def __init__(self, fd: int) -> None:
         """`fd` is left as it is: a second description of the same pipe, where /proc allows it, may be told not to block."""
         try:
+            if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+                raise OSError("a file would be written from its beginning")
             self._fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             self._fd = fd

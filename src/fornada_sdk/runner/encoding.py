@@ -11,6 +11,8 @@ def _other(value: Any) -> Any:
     """For the encoder: a type that JSON doesn't know."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError("the answer holds bytes inside JSON: return them alone, or as base64 text")
+    if hasattr(value, "__await__"):
+        raise TypeError("the answer is a coroutine that nobody has awaited: write the function with async def")
     numpy = getattr(value, "numpy", None)
     if callable(numpy) and not hasattr(value, "tolist"):
         value = numpy()  # TensorFlow's tensors

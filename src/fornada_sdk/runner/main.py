@@ -14,7 +14,8 @@ import signal
 import socket
 import sys
 import time
-from typing import NoReturn
+from types import FrameType
+from typing import Any, Callable, NoReturn
 
 from fornada_sdk.runner.assignment import Assignment, read_assignment
 from fornada_sdk.runner.capture import Output, capture
@@ -23,6 +24,8 @@ from fornada_sdk.runner.session import DEAD_KEEPER_EXIT, Session
 from fornada_sdk.wire.channel import Channel, ChannelClosed, Message
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import Kind
+
+Handler = Callable[[int, Any], None]
 
 KEEPER_FD = 3
 ASSIGN_S = 30.0
@@ -47,17 +50,29 @@ def run(keeper: Channel, assignment: Assignment, messages: list[Message], output
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, str(assignment.threads))
     life = Life(keeper, assignment, output)
-    _hear_signals(life.session)
+    on_term = _hear_signals(life.session)
+    os.register_at_fork(after_in_child=lambda: _deafen(on_term))
     os.register_at_fork(after_in_child=life.session.close_in_child)
     os.register_at_fork(after_in_child=output.renew_in_child)
     end(life.live(messages))
 
 
-def _hear_signals(session: Session) -> None:
+def _hear_signals(session: Session) -> Handler:
+    def on_term(number: int, frame: FrameType | None) -> None:
+        session.terminate()
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: session.terminate())
-    # The handler above waits until the main thread is back from C code; the number of a signal is written here at once.
+    signal.signal(signal.SIGTERM, on_term)
+    # The handler waits until the main thread is back from C code; here the number of a signal is written at once.
     signal.set_wakeup_fd(session.signal_fd(), warn_on_full_buffer=False)
+    return on_term
+
+
+def _deafen(on_term: Handler) -> None:
+    """In a process that model code forked: a SIGTERM for it must not stop this runner, whose pipe it would be written to."""
+    signal.set_wakeup_fd(-1)
+    if signal.getsignal(signal.SIGTERM) is on_term:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def end(code: int) -> NoReturn:

@@ -401,9 +401,11 @@ class Session:
     def close_in_child(self) -> None:
         """After a fork by model code: the child must not hold, or read, what is the runner's."""
         for attachment in self._attached.values():
-            attachment.close()
+            attachment.close_in_child()
         self._keeper.close()
         self._epoll.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
 
 
 def _ignore(*_: Any) -> None:

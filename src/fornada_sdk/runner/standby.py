@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+from typing import Callable
 
 from fornada_sdk.runner.session import Session
 
@@ -33,6 +34,8 @@ class Standby:
         self._parked = False
         self._reading = False
         self._hurry = False
+        self.on_relief: Callable[[], None] | None = None
+        """Called when this thread takes over: what the main thread still wanted to do before its next read."""
         self._thread = threading.Thread(target=self._run, name="fornada-standby", daemon=True)
 
     def start(self) -> None:
@@ -82,6 +85,8 @@ class Standby:
         poller.register(self._session.fileno(), select.POLLIN)
         poller.register(self._wake_read, select.POLLIN)
         self._reading = True
+        if self.on_relief is not None:
+            self.on_relief()
         while self._busy:
             wait_s = self._session.bounded(None)
             poller.poll(None if wait_s is None else wait_s * 1000)

@@ -100,6 +100,26 @@ def test_binary_given_by_hand():
     assert Request(json={"image": b"abc"}).body.json == {"image": b"abc"}
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(bytes=b"RIFF", type="audio/wav"),
+        Request(json={"audio": list(b"RIFF")}),
+        Request(json={"audio": b"RIFF"}),
+        Request(json={"audio": "UklGRg=="}),
+        Request(json={"audio": "data:audio/wav;base64,UklGRg=="}),
+    ],
+)
+def test_a_file_is_the_same_bytes_in_every_form(request_):
+    assert request_.file("audio") == b"RIFF"
+
+
+@pytest.mark.parametrize(("value", "why"), [({}, "no 'audio'"), ({"audio": [300]}, "0 to 255"), ([1], "the audio itself")])
+def test_a_body_without_the_file_says_so(value, why):
+    with pytest.raises(BadRequest, match=why):
+        Request(json=value).file("audio")
+
+
 def test_an_inactive_context_is_enough_for_model_code(capsys, tmp_path):
     context = Context.inactive(settings={"a": 1}, artifacts={"w": "/w.bin"}, scratch=str(tmp_path), model="@me/m")
     assert context.settings == {"a": 1} and str(context.artifacts["w"]) == "/w.bin" and len(context.artifacts) == 1

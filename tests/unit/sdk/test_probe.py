@@ -127,6 +127,7 @@ def test_it_writes_what_happens_to_stdout_and_to_its_log(start: Start, scratch: 
     plane.ready()
     plane.call({"echo": "hello"}, request_id="mine")
     plane.end_of(plane.invoke({"steps": 2}))
+    runner.wait_line(lambda line: '\\"step\\":1' in line)
     lines = [json.loads(record["line"]) for record in runner.records if record["stream"] == "stdout"]
     assert [line["event"] for line in lines] == ["load", "loaded", "request", "request", "step", "step"]
     assert all(line["pid"] == runner.pid for line in lines)

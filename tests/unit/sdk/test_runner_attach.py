@@ -72,7 +72,7 @@ def test_answers_that_nobody_acknowledged_come_again_until_somebody_does(start: 
     first.close()
     second = runner.attach(acknowledge=False)
     expected = [ids[0], ids[2], ids[4]]
-    assert second.kind(Kind.HELLO).json["in_flight"][:3] == expected
+    assert set(expected) <= set(second.kind(Kind.HELLO).json["in_flight"])
     assert [second.answer(id)["n"] for id in expected] == [0, 2, 4]
     second.close()
     third = runner.attach()

@@ -20,6 +20,9 @@ def plane(start: Start) -> Plane:
                 return eval(request.body.json["say"], {**globals(), "request": request, "context": context, "fail": fail})
         def fail(error):
             raise error
+        class coroutine:
+            def __await__(self):
+                yield
     """)
     plane = runner.attach()
     plane.ready()
@@ -70,6 +73,12 @@ def test_a_header_that_a_model_may_not_set_is_the_model_s_fault(plane: Plane, he
     assert head["status"] == "raised" and "header" in head["message"]
 
 
+@pytest.mark.parametrize("say", ["Response({}, headers={'x-a': 'b\\r\\nx-c: d'})", "Response({}, type='text/html\\r\\nx: y')"])
+def test_no_line_can_be_smuggled_into_the_headers(plane: Plane, say: str):
+    head = plane.end_of(plane.invoke({"say": say})).head
+    assert head["status"] == "raised" and "characters that a header can't hold" in head["message"]
+
+
 def test_numbers_that_are_not_finite_become_null_and_are_reported(plane: Plane):
     message = plane.end_of(plane.invoke({"say": "{'a': [float('nan'), 1.5, {'b': float('-inf')}], 'c': math.inf}"}))
     assert json.loads(message.body) == {"a": [None, 1.5, {"b": None}], "c": None}
@@ -94,6 +103,11 @@ def test_numbers_that_are_not_finite_become_null_and_are_reported(plane: Plane):
         ("fail(type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})())", "raised", "Odd"),
         ("{'a': {1, 2}}", "raised", "TypeError: the answer holds a value of type 'set', which is no JSON"),
         ("{'a': decimal.Decimal(1)}", "raised", "TypeError: the answer holds a value of type 'Decimal', which is no JSON"),
+        (
+            "coroutine()",
+            "raised",
+            "TypeError: the answer is a coroutine that nobody has awaited: write the function with async def",
+        ),
         ("object()", "raised", "TypeError: the answer holds a value of type 'object', which is no JSON"),
         ("{'a': b'raw'}", "raised", "TypeError: the answer holds bytes inside JSON: return them alone, or as base64 text"),
         ("(lambda d: d.update(d=d) or d)({})", "raised", "ValueError: the answer is nested too deeply, or holds itself"),
@@ -151,6 +165,16 @@ def test_several_small_answers_share_a_packet(start: Start):
     plane.send([frame for id in ids for frame in plane.invocation(id, 1)])
     plane.end_of(ids[-1])
     assert plane.packets - before <= 16
+
+
+def test_a_short_answer_does_not_wait_for_a_long_call_behind_it(start: Start):
+    runner = start("import time\ndef handle_request(r, c): time.sleep(r.body.json)")
+    plane = runner.attach()
+    plane.ready()
+    short, long = plane.next_id(), plane.next_id()
+    plane.send([*plane.invocation(short, 0), *plane.invocation(long, 1)])
+    plane.end_of(short, 0.5)
+    plane.end_of(long)
 
 
 def test_twenty_megabytes_both_ways(start: Start):

@@ -236,3 +236,38 @@ def test_a_forked_child_holds_none_of_the_runner_s_sockets(start: Start):
     runner.signal(signal.SIGKILL)
     assert runner.exit_code() == -signal.SIGKILL
     plane.wait_closed(1)
+
+
+def test_sigterm_for_a_forked_child_is_its_own(start: Start):
+    runner = start("""
+        import os, signal, time
+        def handle_request(request, context):
+            child = os.fork()
+            if child == 0:
+                print("child")
+                time.sleep(30)
+                os._exit(0)
+            time.sleep(0.1)
+            os.kill(child, signal.SIGTERM)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    """)
+    plane = runner.attach()
+    plane.ready()
+    assert plane.call() == -signal.SIGTERM
+    assert plane.call() == -signal.SIGTERM
+
+
+def test_a_pool_of_forked_workers_works(start: Start):
+    runner = start("""
+        import multiprocessing
+        def square(n):
+            return n * n
+        def handle_request(request, context):
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                return pool.map(square, range(5))
+    """)
+    plane = runner.attach()
+    plane.ready()
+    assert plane.call() == [0, 1, 4, 9, 16]
+    plane.stop(5)
+    assert runner.exit_code() == 0

@@ -166,7 +166,7 @@ def test_a_stream_past_its_deadline_ends(start: Start):
     plane.ready()
     id = plane.invoke({"steps": 1000, "step_s": 0.05}, left_s=0.3)
     assert plane.end_of(id, 2).json["status"] == "cancelled"
-    assert len(plane.items(id)) < 10
+    assert len(plane.items(id)) < 20
 
 
 def test_many_items_a_second(start: Start):

@@ -31,6 +31,7 @@ class Inline:
 
     def serve(self) -> None:
         session, standby, inbox = self._session, self._standby, self._session.inbox
+        standby.on_relief = self._model.flush
         while not session.ended:
             if not inbox:
                 session.poll(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import time
 from typing import Any
 
@@ -14,8 +15,10 @@ from fornada_sdk.runner.invoke.servable import Servable
 from fornada_sdk.runner.session import Session
 from fornada_sdk.runner.streams import Stream, Wait, is_stream, pump
 
+SHORT_RUN_S = 0.0002
+"""Only answers of calls that were shorter wait for others to share their packet: the next one won't take long either."""
 FLUSH_AFTER_S = 0.0005
-"""An answer waits at most so long, beside the next call's own run, for others to share its packet."""
+"""How long they wait. If the next call does take long, the standby sends them."""
 FLUSH_BYTES = 49152
 
 _PLAIN = frozenset([list, str, bytes, type(None), int, float, bool])
@@ -30,7 +33,7 @@ class Synchronous:
         self._handle = servable.handle
         self._instance = instance
         self._wait = wait
-        self._gathered: list[tuple[Call, list[bytes]]] = []
+        self._gathered: collections.deque[tuple[Call, list[bytes]]] = collections.deque()
         self._gathered_bytes = 0
         self._gathering_since = 0.0
         self.now = 0.0
@@ -94,27 +97,39 @@ class Synchronous:
         except Exception as error:  # noqa: BLE001 - what model code returned can't be sent
             self._fail(call, error, began)
             return
-        self._file(call, messages, now)
+        self._file(call, messages, began, now)
 
     def _fail(self, call: Call, error: BaseException, began: float) -> None:
         now = time.monotonic()
-        self._file(call, cancelled_frames(call, "") if call.cancelled else error_frames(call, error, now - began), now)
+        self._file(call, cancelled_frames(call, "") if call.cancelled else error_frames(call, error, now - began), began, now)
 
-    def _file(self, call: Call, messages: list[bytes], now: float) -> None:
+    def _file(self, call: Call, messages: list[bytes], began: float, now: float) -> None:
         self.now = now
         if Lines.unfinished:
             end_lines()
         gathered = self._gathered
         if not gathered:
             self._gathering_since = now
+            self._gathered_bytes = 0
         gathered.append((call, messages))
         self._gathered_bytes += len(messages[0])
-        if len(messages) > 1 or self._gathered_bytes > FLUSH_BYTES or now - self._gathering_since > FLUSH_AFTER_S:
+        if (
+            now - began > SHORT_RUN_S
+            or now - self._gathering_since > FLUSH_AFTER_S
+            or self._gathered_bytes > FLUSH_BYTES
+            or len(messages) > 1
+        ):
             self.flush()
 
     def flush(self) -> None:
-        """Sends the answers that have gathered."""
-        if self._gathered:
-            gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-            for home in self._session.file(gathered):
+        """Sends the answers that have gathered. Any thread may."""
+        gathered = self._gathered
+        answers = []
+        while gathered:
+            try:
+                answers.append(gathered.popleft())
+            except IndexError:
+                break  # another thread was faster
+        if answers:
+            for home in self._session.file(answers):
                 home.flush()
