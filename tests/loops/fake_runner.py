@@ -1,7 +1,7 @@
 """A runner without a process: speaks the wire on a real socket, in the test's own event loop and in its time.
 
 What it does is said by a Behaviour (how it loads and ends) and by each request's JSON, in the words of the probe model:
-echo, sleep_s, steps + step_s, die, bad, raise, oom, stuck_s (a sleep that nothing interrupts), big (bytes).
+echo, sleep_s, steps + step_s, die, bad, raises, oom, stuck_s (a sleep that nothing interrupts), big (bytes).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fornada.core.ports import ExitStatus, Launch
@@ -45,6 +45,8 @@ class Behaviour:
     books: int = 0
     prints: bytes = b""
     dies_idle_after_s: float = 0.0
+    hello: dict[str, Any] = field(default_factory=dict)
+    """What its HELLO says otherwise than it should."""
 
 
 class FakeProcess:
@@ -236,6 +238,7 @@ class FakeRunner:
                 "in_flight": [*self._working, *(id for id, _, _ in self._waiting), *self.kept],
                 **self._facts,
                 **booked,
+                **self.behaviour.hello,
             },
         )
         for sent in self.kept.values():
@@ -331,9 +334,9 @@ class FakeRunner:
             await asyncio.sleep(asked["stuck_s"])
         if not await self._sleep(id, asked.get("sleep_s", 0.0)):
             return self._finish(id, Kind.ANSWER, with_head(encode({"status": "cancelled"})))
-        for status in ("bad", "raise", "oom"):
+        for status in ("bad", "raises", "oom"):
             if status in asked:
-                name = {"bad": "bad_request", "raise": "raised", "oom": "out_of_memory"}[status]
+                name = {"bad": "bad_request", "raises": "raised", "oom": "out_of_memory"}[status]
                 return self._finish(id, Kind.ANSWER, with_head(encode({"status": name, "message": asked[status]})))
         if "steps" in asked:
             return await self._stream(id, asked, about)

@@ -220,8 +220,7 @@ class World:
         self.provision = FakeProvision()
         self.catalog = catalog or FakeCatalog()
         self.telemetry = Telemetry(clock=self.clock, data_dir=Path(self._folder.name), stream=None)
-        self.events: list[dict[str, Any]] = []
-        self._feed = self.telemetry.log.watch()
+        self.crashed = False
         fakes = list(fakes)
         self.devices = inventory(DevicesSettings(fake=fakes))
         arguments: Any = {"provision": self.provision, "store": self.catalog, "catalog": self.catalog}
@@ -242,9 +241,9 @@ class World:
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         faults = self.happened("internal.fault")
-        if not self.node.health().draining:
+        if not self.crashed:
             await self.node.drain(0.0)
-        self.telemetry.close()
+            self.telemetry.close()
         self._folder.cleanup()
         if kind is None:
             assert not faults, faults
@@ -252,7 +251,9 @@ class World:
 
     async def crash(self) -> tuple[FakeKeeper, FakeCatalog]:
         """The control plane is killed: nothing is ended in order. Returns what a successor's World takes."""
+        self.crashed = True
         await self.node.close()
+        self.telemetry.close()
         adopted = [process.reattached() if process.alive else process for process in self.keeper.processes]
         self.keeper.processes = []
         return FakeKeeper(epoch=self.keeper.epoch + 1, adopted=adopted), self.catalog

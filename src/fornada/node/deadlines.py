@@ -12,6 +12,8 @@ from typing import Protocol
 from fornada.core.names import Instant
 
 TICKS_A_SECOND = 50
+AT_LEAST_S = 0.001
+"""A timer may fire a little early; asking for less than the clock can tell would make it fire without end."""
 FARTHEST_S = 1e7
 """A deadline beyond this many seconds is as good as none."""
 
@@ -65,7 +67,7 @@ class Wheel:
         if self._timer is not None:
             self._timer.cancel()
         self._armed_for = self._ticks[0]
-        self._timer = self._loop.call_later(max(0.0, self._armed_for / TICKS_A_SECOND - now), self._turn)
+        self._timer = self._loop.call_later(max(AT_LEAST_S, self._armed_for / TICKS_A_SECOND - now), self._turn)
 
     def _turn(self) -> None:
         self._timer = None

@@ -22,18 +22,18 @@ from fornada.core.errors import (
     Unavailable,
 )
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, ModelLife, State, Terms, Wish, step
+from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, step
 from fornada.core.names import Instant, ModelName
-from fornada.core.policy.idle import Use, idle_for_s
+from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
 from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Version
+from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
 from fornada.node.launch import Place, instance_id, launch
 from fornada.node.link import Tally
 from fornada.node.runner import Runner, describe_end
 from fornada.node.site import Site
 
-IDLE_CHECK_LEAST_S = 0.02
 CUT_RETRY_S = 1.0
 BUSY_RETRY_S = 5.0
 
@@ -90,7 +90,13 @@ class Instance:
         self._stepping = False
         self._work: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._idle: asyncio.TimerHandle | None = None
+        self._idle = IdleWatch(
+            timeout_s=spec.serving.idle_timeout_s,
+            use=lambda: Use(calls=self.calls, last_used=self.last_used, kept=self.kept),
+            due=lambda: self.evicted("idle"),
+            now=site.now,
+            loop=site.loop,
+        )
         self._waiters: set[asyncio.Future[e.Outcome]] = set()
 
     # ---- what others ask of it
@@ -131,6 +137,13 @@ class Instance:
         self._device = device
         self._take(process, device)
         self.tell(e.Adopted())
+
+    def let_go(self) -> None:
+        """The control plane ends and the process goes on: nothing of it is touched any more."""
+        self._clear_timer()
+        self._idle.end()
+        if self.runner is not None:
+            self.runner.let_go()
 
     async def outcome(self, deadline: Instant) -> e.Outcome:
         """The next announcement. Raises DeadlinePassed."""
@@ -198,6 +211,7 @@ class Instance:
             case e.CancelProvision():
                 if self._work is not None:
                     self._work.cancel()
+                    self._work.add_done_callback(self._cancelled)
             case e.Reserve():
                 self.progress = Step("waiting", "for room")
                 self.waiting_since = self._site.now()
@@ -215,7 +229,7 @@ class Instance:
                 self._open_to_work()
             case e.CloseToWork():
                 self.intake.close()
-                self._clear_idle()
+                self._idle.end()
                 self.emptied()
             case e.CutOff():
                 self._cut_off(command.cause)
@@ -256,9 +270,7 @@ class Instance:
                 case _:
                     assert_never(done)
         except asyncio.CancelledError:
-            if self.life.state is State.CANCELLING:
-                self.tell(e.ProvisionCancelled())
-            raise
+            raise  # `_cancelled` tells it, also of a task that was cancelled before it began
         except FornadaError as error:
             self._trouble = error
             event = e.ProvisionFailed(self._site.now(), error.message)
@@ -266,6 +278,10 @@ class Instance:
             self.tell(e.ProvisionFailed(self._site.now(), f"internal fault: {type(error).__name__}: {error}"))
             raise
         self.tell(event)
+
+    def _cancelled(self, work: "asyncio.Task[None]") -> None:
+        if work.cancelled():
+            self.tell(e.ProvisionCancelled())
 
     # ---- the process
 
@@ -371,27 +387,7 @@ class Instance:
         self.progress = Step("", "")
         self._say("instance.ready", instance=runner.id, pid=runner.pid, load_s=runner.facts.get("load_s"))
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
-        self._watch_idleness(self.version.spec.serving.idle_timeout_s)
-
-    def _watch_idleness(self, seconds: float) -> None:
-        self._clear_idle()
-        self._idle = self._site.loop.call_later(max(seconds, IDLE_CHECK_LEAST_S), self._check_idleness)
-
-    def _check_idleness(self) -> None:
-        """One timer for an instance, not one for a request: it looks how long it has been, and comes again when it may be due."""
-        self._idle = None
-        timeout_s = self.version.spec.serving.idle_timeout_s
-        use = Use(calls=self.calls, last_used=self.last_used, kept=self.kept)
-        left_s = idle_for_s(use, idle_timeout_s=timeout_s, now=self._site.now())
-        if left_s > 0:
-            self._watch_idleness(min(left_s, timeout_s))
-        else:
-            self.evicted("idle")
-
-    def _clear_idle(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
+        self._idle.begin()
 
     # ---- node.intake.Decider
 
@@ -440,6 +436,10 @@ class Instance:
     def freed(self) -> None:
         if self.runner is not None:
             self.intake.freed(self.runner.link)
+
+    def hung_up(self) -> None:
+        if self.life.state in WITH_PROCESS and self.life.state is not State.STOPPING:
+            self.tell(e.Faulted("it closed its end of the wire"))
 
     # ---- node.room.Resident
 

@@ -78,6 +78,9 @@ class Ears(Protocol):
 
     def faulted(self, reason: str) -> None: ...
 
+    def hung_up(self) -> None:
+        """The runner has closed its end: it is dead, or will be soon."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -280,6 +283,7 @@ class Link:
             packet = b""
         if not packet:
             self._deafen()
+            self._ears.hung_up()
             return 0
         self._take(packet, 0)
         return len(packet)
@@ -406,15 +410,16 @@ class Link:
             return
         if call.state is (SENT if kind == Kind.END else STREAMING):
             raise ProtocolError(f"request {request}: {Kind(kind).name} while {call.state.value}")
+        error = None if said.status == "ok" else _refusal(said)
         del self.calls[request]
         self.ended += 1
         self._acks.append(request)
         if call.state is ABANDONED:
             call.state = DONE
             return
-        self._end(call, said, body, now)
+        self._end(call, said, body, error, now)
 
-    def _end(self, call: Call, said: AnswerHead, body: memoryview, now: Instant) -> None:
+    def _end(self, call: Call, said: AnswerHead, body: memoryview, error: FornadaError | None, now: Instant) -> None:
         streamed = call.state is STREAMING
         call.state = DONE
         call.wheel.discard(call)
@@ -422,17 +427,14 @@ class Link:
         run_s = now - call.sent_at
         self._tally.run_s.observe(run_s)
         self._tally.service_s.append(run_s)
-        if said.status == "ok":
+        if error is None:
             self._tally.ok.value += 1
-            if streamed:
-                call.sink.stream_ends(None)
-            else:
-                call.sink.answer(said, body)
-            return
-        error = _refusal(said)
-        call.queue.count(outcome_of(error))
+        else:
+            call.queue.count(outcome_of(error))
         if streamed:
             call.sink.stream_ends(error)
+        elif error is None:
+            call.sink.answer(said, body)
         else:
             call.sink.refuse(error)
 

@@ -171,6 +171,8 @@ class Manager:
     async def close(self) -> None:
         """Lets go of everything without ending a process: a successor may take them over."""
         self._accepting = False
+        for instance in self._instances():
+            instance.let_go()
         await self._site.tasks.close()
         self._site.room.close()
         self._site.wheel.close()

@@ -68,7 +68,16 @@ class OutputReader:
         if self._rest:
             self._store([self._rest])
             self._rest = b""
-        self._stop()
+        self.stop()
+
+    def stop(self) -> None:
+        """Reads no more."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
         if self._read() == CHUNK and self._open:
@@ -87,7 +96,7 @@ class OutputReader:
         except OSError:
             data = b""
         if not data:
-            self._stop()
+            self.stop()
             return 0
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LINE_LONGEST:
@@ -96,14 +105,6 @@ class OutputReader:
         if lines:
             self._store(lines)
         return len(data)
-
-    def _stop(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
-        if self._open:
-            self._open = False
-            self._loop.remove_reader(self._fd)
 
     def _store(self, lines: list[bytes]) -> None:
         suffix = self._suffix

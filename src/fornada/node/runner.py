@@ -4,6 +4,7 @@ Translates what comes over the wire into the events of the instance's life, and 
 in core.lifecycle.
 """
 
+import asyncio
 import signal
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import WIRE_VERSION
 
 TEXT_LONGEST = 500
+CLOSED_S = 1.0
+"""How long a process may live on after it closed its end of the wire."""
 RELEASE_DELAY_LONGEST_S = 600.0
 REQUEST_LARGEST = (1 << 64) - 1
 
@@ -33,6 +36,9 @@ class Owner(Protocol):
 
     def freed(self) -> None: ...
 
+    def hung_up(self) -> None:
+        """The process closed its end of the wire CLOSED_S ago and still lives."""
+
 
 class Runner:
     """Implements node.link.Ears."""
@@ -47,6 +53,8 @@ class Runner:
         """READY's fields: load_s, warmup_s, streaming, tensors, pipelining."""
         self.granted_ahead = 0
         self._coming_up = True
+        self._over = False
+        self._hanging: asyncio.TimerHandle | None = None
         self._owner = owner
         self._site = site
         self._serving = serving
@@ -72,6 +80,9 @@ class Runner:
     async def ended(self) -> ExitStatus:
         """Waits for the end of the process and takes in what it had still said and printed."""
         status = await self.process.exited()
+        self._over = True
+        if self._hanging is not None:
+            self._hanging.cancel()
         self.link.last_words()
         self.output.close()
         return status
@@ -80,6 +91,13 @@ class Runner:
         """After `ended`, when no caller waits any more."""
         self.link.close()
         self.process.forget()
+
+    def let_go(self) -> None:
+        """Reads and writes no more; the process goes on."""
+        if self._hanging is not None:
+            self._hanging.cancel()
+        self.link.close()
+        self.output.stop()
 
     # ---- what the wire tells
 
@@ -151,6 +169,11 @@ class Runner:
     def faulted(self, reason: str) -> None:
         self._site.telemetry.log.error("instance.fault", model=self._owner.model, instance=self.id, pid=self.pid, reason=reason)
         self._owner.tell(Faulted(reason))
+
+    def hung_up(self) -> None:
+        # Usually the process is dying and the keeper's word is on its way: that one knows why.
+        if not self._over:
+            self._hanging = self._site.loop.call_later(CLOSED_S, self._owner.hung_up)
 
     def _expect_coming_up(self, message: str) -> None:
         if not self._coming_up:

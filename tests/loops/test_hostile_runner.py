@@ -1,0 +1,150 @@
+"""A runner that breaks the wire's rules is killed, its callers are told, and nobody else notices."""
+
+import asyncio
+import signal
+import struct
+
+import pytest
+
+from fornada.core.errors import LoadFailed, RunnerDied
+from fornada.core.names import ModelName
+from fornada_sdk.wire.framing import HEADER, MAX_PACKET, MORE, frame
+from fornada_sdk.wire.messages import STREAM_WINDOW, Kind, encode, with_head
+from tests.loops.fake_runner import Behaviour
+from tests.loops.virtual import virtual
+from tests.loops.world import World, now
+
+A = ModelName("@test/a")
+LIVE = (1 << 40) + 2  # the second request of the first control plane: the one that is at work below
+DEEP = b"[" * 100_000
+
+NONSENSE = {
+    "a second READY": frame(Kind.READY, 0, encode({"pipelining": 1})),
+    "a second HELLO": frame(Kind.HELLO, 0, encode({"wire": 1})),
+    "PROGRESS after READY": frame(Kind.PROGRESS, 0, encode({"phase": "loading"})),
+    "FAILED after READY": frame(Kind.FAILED, 0, encode({"reason": "no"})),
+    "a head that is no JSON": frame(Kind.ANSWER, LIVE, with_head(b"{nonsense")),
+    "a head without end": frame(Kind.ANSWER, LIVE, with_head(b'{"message":' + DEEP[:50_000])),
+    "a head longer than its payload": frame(Kind.ANSWER, LIVE, struct.pack("<I", 500) + b"{}"),
+    "an answer without a head": frame(Kind.ANSWER, LIVE, b"x"),
+    "a status that nobody knows": frame(Kind.ANSWER, LIVE, with_head(encode({"status": "splendid"}))),
+    "an item before its stream": frame(Kind.ITEM, LIVE, b"{}"),
+    "an end before its stream": frame(Kind.END, LIVE, b"{}"),
+    "a part of nothing": frame(Kind.PART, LIVE, b"x", part=1),
+    "a part out of order": frame(Kind.ANSWER, LIVE, b"x", flags=MORE) + frame(Kind.PART, LIVE, b"x", part=7),
+    "a body that begins twice": frame(Kind.ANSWER, LIVE, b"x", flags=MORE) * 2,
+    "a message of ours": frame(Kind.INVOKE, LIVE, b"x"),
+    "a kind that there isn't": frame(99, 0, b""),
+    "half a header": b"\1\2\3",
+    "a length that lies": HEADER.pack(5000, Kind.ITEM, 0, 0, LIVE) + b"x",
+    "a booking of nothing": frame(Kind.BOOK, 1, encode({"device": 7})),
+    "a head that is no object": frame(Kind.BOOK, 1, b"[1,2]"),
+    "JSON without bottom": frame(Kind.BOOK, 1, DEEP[:60_000]),
+}
+
+
+@virtual
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+async def test_nonsense_on_the_wire_ends_the_runner_and_nothing_else(nonsense):
+    async with World() as world:
+        world.put(serving={"concurrency": 4})
+        world.put("@test/b")
+        await world.answer(echo=1)
+        caller = world.ask(sleep_s=30.0)
+        other = world.ask("@test/b", sleep_s=1.0)
+        await asyncio.sleep(0.1)
+        began = now()
+        runner = world.keeper.runners("@test/a")[0]
+        assert LIVE in runner._working
+        runner._socket.send(nonsense)
+        with pytest.raises(RunnerDied):
+            await caller.result()
+        assert now() - began < 0.1
+        assert world.keeper.processes[0].signals == [signal.SIGKILL]
+        (fault,) = world.happened("instance.fault")
+        assert fault["reason"]
+        assert (await world.answer(echo=2))["load_count"] == 2
+        assert (await other.result())["seq"] == 1
+
+
+@virtual
+@pytest.mark.parametrize("hello", [{"wire": 99}, {"wire": "1"}, {"instance": "another"}, {"state": "dancing"}])
+async def test_a_greeting_that_makes_no_sense_is_a_failed_load(hello):
+    async with World() as world:
+        world.put(behaviour=Behaviour(never_ready=True, hello=hello))
+        with pytest.raises(LoadFailed, match=r"it speaks version|another instance|its state is"):
+            await world.answer(echo=1)
+        assert world.keeper.processes[0].signals == [signal.SIGKILL]
+
+
+@virtual
+async def test_numbers_of_requests_that_can_not_be_are_passed_over():
+    async with World() as world:
+        world.put(behaviour=Behaviour(hello={"in_flight": [-1, 2**70, "x", None], "booked": {"cuda:0": "much"}}))
+        assert (await world.answer(echo=1))["echo"] == 1
+
+
+@virtual
+async def test_a_runner_can_not_make_us_hold_more_of_a_stream_than_the_window():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        caller = world.ask(sleep_s=30.0, takes=False)
+        await asyncio.sleep(0.1)
+        runner = world.keeper.runners()[0]
+        runner.send(frame(Kind.STREAM, LIVE, with_head(b"{}")))
+        item = encode({"x": "y" * 50_000})
+        for number in range(STREAM_WINDOW // len(item) + 3):
+            runner.send(frame(Kind.ITEM, LIVE, item, part=number))
+        with pytest.raises(RunnerDied, match="have not been taken yet"):
+            await caller.result()
+        assert len(caller.items) * len(item) < STREAM_WINDOW + len(item)
+
+
+@virtual
+async def test_a_runner_can_not_fill_our_memory_with_bodies_that_never_end():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        caller = world.ask(sleep_s=1000.0, timeout_s=900.0)
+        await asyncio.sleep(0.1)
+        runner = world.keeper.runners()[0]
+        chunk = b"x" * (MAX_PACKET - HEADER.size)
+        runner.send(frame(Kind.ANSWER, LIVE, chunk, flags=MORE))
+        part = 0
+        while world.keeper.processes[0].alive and part < 5000:
+            part += 1
+            runner.send(frame(Kind.PART, LIVE, chunk, part=part, flags=MORE))
+            await asyncio.sleep(0)
+        with pytest.raises(RunnerDied, match=r"unfinished messages|body of more than"):
+            await caller.result()
+
+
+@virtual
+async def test_a_runner_that_closes_its_end_and_lives_on_is_ended():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        caller = world.ask(sleep_s=30.0)
+        await asyncio.sleep(0.1)
+        runner = world.keeper.runners()[0]
+        runner._loop.remove_reader(runner._socket.fileno())
+        runner._socket.shutdown(2)
+        began = now()
+        with pytest.raises(RunnerDied, match="closed its end of the wire"):
+            await caller.result()
+        assert now() - began < 2.0
+
+
+@virtual
+async def test_answers_that_nobody_asked_for_are_counted_and_acknowledged():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        for id in (7, 8, 2**63):
+            runner._finish(id, Kind.ANSWER, with_head(b"{}"), b"1")
+        await asyncio.sleep(0.1)
+        assert world.metric("fornada_requests_orphaned_total") == 3
+        assert {7, 8, 2**63} <= runner.acked
+        assert (await world.answer(echo=2))["echo"] == 2
