@@ -261,6 +261,10 @@ class Connection:
         head = self.read_head()
         assert head.status == 200, (head, self.rest())
         assert head.headers.get("content-type", "").startswith("text/event-stream"), head.headers
+        return self.rest_of_events(head)
+
+    def rest_of_events(self, head: Head) -> Events:
+        """The events that follow a head that was read already, until the stream ends or the connection does."""
         events: list[Event] = []
         try:
             for event in self.read_events():

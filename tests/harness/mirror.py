@@ -76,6 +76,7 @@ class Mirror:
             self.ranges.append(wanted)
         handler.send_response(206 if wanted else 200)
         handler.send_header("content-length", str(len(data) - start))
+        handler.send_header("etag", f'"{hash(data)}"')
         if wanted:
             handler.send_header("content-range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         handler.end_headers()

@@ -372,8 +372,10 @@ class Node:
         return Metrics(answer.body.decode())
 
     def loads(self, name: str) -> int:
-        """fornada_model_loads_total{outcome="ok"} of the model."""
-        return int(self.metrics().total("fornada_model_loads_total", model=name, outcome="ok"))
+        """fornada_model_loads_total of the model, without the failed ones."""
+        metrics = self.metrics()
+        failed = metrics.total("fornada_model_loads_total", model=name, outcome="failed")
+        return int(metrics.total("fornada_model_loads_total", model=name) - failed)
 
     def alive(self) -> bool:
         """Whether main, keeper and control plane live and the node answers."""

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from tests.bounds import bound
+from tests.harness.client import Connection
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 from tests.harness.waiting import Background, until
@@ -21,7 +22,7 @@ def test_what_is_in_flight_finishes_and_what_comes_is_refused_politely(new_node:
     node.deploy_probe(streamer)
     node.load(model)
     node.load(streamer)
-    tree = node.tree()
+    tree, address = node.tree(), node.address
     with Background() as background, node.connect() as idle:
         idle.send_request("GET", "/health/live")
         assert idle.read_response().status == 200
@@ -45,7 +46,7 @@ def test_what_is_in_flight_finishes_and_what_comes_is_refused_politely(new_node:
         assert idle.at_end(within_s=1)
     assert not [process for process in tree if process.alive]
     with pytest.raises(ConnectionRefusedError):
-        node.connect().close()
+        Connection(address).close()
 
 
 def test_an_idle_node_is_gone_within_a_second(new_node: StartNode):

@@ -75,7 +75,8 @@ def test_cloudflare_s_list_of_models_ends(client: cloudflare.Cloudflare, node: N
 
 def test_cloudflare_reads_schemas_authors_and_tasks(client: cloudflare.Cloudflare, embedder: str):
     schema = client.ai.models.schema.get(account_id=ACCOUNT, model=embedder)
-    assert schema["input"]["type"] and schema["output"]  # type: ignore[index]
+    for side in (schema.input, schema.output):
+        assert isinstance(side.additional_properties, bool) and side.description and side.type == "object"
     assert "test" in str(list(client.ai.authors.list(account_id=ACCOUNT)))
     assert "Text Embeddings" in [task["name"] for task in client.ai.tasks.list(account_id=ACCOUNT)]  # type: ignore[index]
 
