@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from fornada_sdk.api import OutOfDeviceMemory
+
+if TYPE_CHECKING:
+    from pathlib import Path  # it and tempfile take 8 ms to import, which most models need not spend
 
 CURRENT: ContextVar[Context | None] = ContextVar("fornada_request", default=None)
 """The request that this thread or task works on: output is tied to it."""
@@ -40,13 +41,15 @@ class Device:
             self._allocate(int(bytes), float(release_delay_s))
 
 
-class Artifacts(Mapping[str, Path]):
+class Artifacts(Mapping[str, "Path"]):
     """The model's artifacts: the path in model.toml -> where the file lies."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = dict(places)
 
     def __getitem__(self, path: str) -> Path:
+        from pathlib import Path
+
         if path not in self._places:
             raise KeyError(f"model.toml declares no artifact '{path}'; it has {', '.join(self._places) or 'none'}")
         return Path(self._places[path])
@@ -122,7 +125,11 @@ class Instance:
         self._scratch = scratch
 
     def scratch(self) -> Path:
+        from pathlib import Path
+
         if not self._scratch:
+            import tempfile
+
             self._scratch = tempfile.mkdtemp(prefix="fornada-scratch-")
         return Path(self._scratch)
 

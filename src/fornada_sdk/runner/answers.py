@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 import sys
-import traceback
 from typing import Any
 
 from fornada_sdk.api import BadRequest, OutOfDeviceMemory, Response
@@ -142,6 +141,8 @@ def describe(error: BaseException) -> str:
 
 def print_traceback(error: BaseException) -> None:
     """To the captured stderr, without the frame of ours that called model code."""
+    import traceback  # 2 ms, once something has failed
+
     inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
     try:
         traceback.print_exception(type(error), error, inner or error.__traceback__, file=sys.stderr)

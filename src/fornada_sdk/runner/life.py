@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import time
-import traceback
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +123,8 @@ class Life:
         if not isinstance(error, LoadError):
             print_traceback(error)
         end_lines()
+        import traceback
+
         detail = "".join(traceback.format_exception_only(type(error), error))[-DETAIL_LONGEST:]
         self._standby.idle()
         session = self.session
