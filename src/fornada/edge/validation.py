@@ -69,11 +69,12 @@ class Contract:
         if self.validator is None:
             return
         try:
-            valid = self.validator.is_valid(value)
+            if self.validator.is_valid(value):
+                return
+            complaint = describe(self.validator.iter_errors(value))
         except ValueError:  # its own bound of nesting
-            raise BadRequest("the input is nested too deeply") from None
-        if not valid:
-            raise BadRequest(describe(self.validator.iter_errors(value)))
+            complaint = "the input is nested too deeply"
+        raise BadRequest(complaint)
 
     def _checked(self) -> dict[str, Any]:
         """The input's schema as it is applied: bytes stand for themselves."""
