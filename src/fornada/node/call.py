@@ -7,8 +7,6 @@ waiting → sent ─→ done
 """
 
 import enum
-import functools
-import re
 from typing import Protocol
 
 from fornada.core.errors import DeadlinePassed, FornadaError
@@ -30,16 +28,6 @@ class Course(enum.Enum):
 WAITING, SENT, STREAMING, ABANDONED, DONE = Course
 
 
-def outcome_of(error: FornadaError) -> str:
-    """The refusal's name in metrics: `deadline_passed`."""
-    return _snake(type(error).__name__)
-
-
-@functools.cache
-def _snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-
-
 class Queue(Protocol):
     """Where a call waits."""
 
@@ -48,9 +36,6 @@ class Queue(Protocol):
 
     def describe(self) -> str:
         """What it waits for, for the message of a deadline."""
-
-    def count(self, outcome: str) -> None:
-        """One more request that ended so."""
 
 
 class Wire(Protocol):
@@ -108,10 +93,8 @@ class Call:
             self.state = DONE
             self.wheel.discard(self)
             self.queue.withdraw(self)
-            self.queue.count("left")
         elif state is SENT or state is STREAMING:
             self.wheel.discard(self)
-            self.queue.count("left")
             self.wire.abandon(self)
 
     def taken(self, count: int) -> None:
@@ -132,7 +115,6 @@ class Call:
         if state is DONE or state is ABANDONED:
             return
         self.wheel.discard(self)
-        self.queue.count(outcome_of(error))
         if state is WAITING:
             self.state = DONE
             self.queue.withdraw(self)

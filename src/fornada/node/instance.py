@@ -30,7 +30,6 @@ from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Vers
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
 from fornada.node.launch import Place, instance_id, launch
-from fornada.node.link import Tally
 from fornada.node.runner import Runner, describe_end
 from fornada.node.site import Site
 
@@ -42,7 +41,6 @@ class Home(Protocol):
     """The model that an instance belongs to."""
 
     name: ModelName
-    tally: Tally
 
     def keeps(self, instance: "Instance") -> bool:
         """It is pinned, or wanted by min_instances: neither idleness nor another model ends it."""
@@ -69,7 +67,7 @@ class Instance:
         self._site = site
         terms = Terms(load_timeout_s=spec.serving.load_timeout_s, kill_s=site.settings.kill_s, backoff_s=site.settings.backoff_s)
         self.life = ModelLife(terms)
-        self.intake = Intake(self, model=home.name, serving=spec.serving, tally=home.tally, site=site)
+        self.intake = Intake(self, model=home.name, serving=spec.serving, site=site)
         self.submit = self.intake.submit
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""
@@ -310,7 +308,7 @@ class Instance:
     def _take(self, process: ProcessPort, device: str) -> None:
         serving = self.version.spec.serving
         self.progress = Step("loading", "")
-        self.runner = Runner(process, self, site=self._site, serving=serving, tally=self._home.tally, device=device)
+        self.runner = Runner(process, self, site=self._site, serving=serving, service_s=self.intake.service_s, device=device)
         self._site.tasks.start(self._watch(self.runner), name=f"watch {process.instance}")
 
     async def _watch(self, runner: Runner) -> None:

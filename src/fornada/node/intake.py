@@ -3,17 +3,18 @@
 The way of a request for a ready model with capacity is `submit` → `Link.send`, two plain calls.
 """
 
+from collections import deque
 from typing import Protocol
 
 from fornada.core.errors import DeadlinePassed, FornadaError
 from fornada.core.names import Instant, ModelName
-from fornada.core.policy.admission import Standing, admit
+from fornada.core.policy.admission import SAMPLES, Standing, admit
 from fornada.core.policy.batching import Slots, slots
 from fornada.core.requests import InferenceRequest, Sink
 from fornada.core.specs import ServingSpec
 from fornada.node.admission import Line
 from fornada.node.call import Call
-from fornada.node.link import Link, Tally
+from fornada.node.link import Link
 from fornada.node.site import Site
 
 
@@ -39,22 +40,22 @@ class Decider(Protocol):
 class Intake:
     """Owns the line; the link's calls belong to the link. Implements node.call.Queue."""
 
-    def __init__(self, decider: Decider, *, model: ModelName, serving: ServingSpec, tally: Tally, site: Site) -> None:
+    def __init__(self, decider: Decider, *, model: ModelName, serving: ServingSpec, site: Site) -> None:
         self._decider = decider
         self._model = model
         self._serving = serving
-        self._tally = tally
         self._site = site
         self._now = site.now
         self._wheel = site.wheel
         self._next_call = site.next_call
-        self._queue_s = site.telemetry.metrics.request_seconds.at(model, "queue")
         self._link: Link | None = None
         """Set while requests may go to it."""
         self._granted_ahead = 0
         self._slots = Slots(0, 0)
         self._served = False
         self.line = Line()
+        self.service_s: deque[float] = deque(maxlen=SAMPLES)
+        """The last times from sending to answer, for predictions."""
         self.last_used = site.now()
         self.answered_at: Instant | None = None
         """When a runner last ended a call; None: never yet."""
@@ -110,7 +111,7 @@ class Intake:
         self._granted_ahead = granted_ahead
         self._served = False
         self.last_used = self._now()
-        self._tally.service_s.clear()
+        self.service_s.clear()
         self._measure(link)
         self._dispatch(self.last_used)
 
@@ -148,14 +149,11 @@ class Intake:
             return f"all {self._slots.working} places of {self._model} were taken"
         return self._decider.describe()
 
-    def count(self, outcome: str) -> None:
-        self._site.telemetry.metrics.requests.at(self._model, outcome).value += 1
-
     # ---- within
 
     def standing(self) -> Standing:
         at_runner = len(self._link.calls) if self._link is not None else 0
-        return Standing(self._model, self._slots.working, at_runner + len(self.line), self._serving.queue, self._tally.service_s)
+        return Standing(self._model, self._slots.working, at_runner + len(self.line), self._serving.queue, self.service_s)
 
     def _consider(self, call: Call, now: Instant) -> None:
         refusal = self._decider.refusal(now)
@@ -175,9 +173,12 @@ class Intake:
 
     def _dispatch(self, now: Instant) -> None:
         link = self._link
-        while link is not None and self.line and link.has_room:
+        if link is None or not self.line:
+            return
+        queue_s = self._site.telemetry.metrics.request_seconds.at(self._model, "queue")
+        while self.line and link.has_room:
             call = self.line.pop()
-            self._queue_s.observe(now - call.since)
+            queue_s.observe(now - call.since)
             link.send(call, now)
 
     def _measure(self, link: Link) -> None:
@@ -187,6 +188,6 @@ class Intake:
             concurrency=serving.concurrency,
             max_batch=serving.max_batch,
             granted_ahead=self._granted_ahead,
-            service_s=self._tally.service_s,
+            service_s=self.service_s,
         )
         link.capacity = min(self._slots.sent, self._slots.working + serving.queue)

@@ -12,17 +12,15 @@ import os
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError, ModelRaised, OutOfDeviceMemory, RunnerDied
 from fornada.core.names import Instant
-from fornada.core.policy.admission import SAMPLES
 from fornada.core.requests import AnswerHead
-from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call, outcome_of
-from fornada.telemetry.metrics import Count, Spread
+from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call
+from fornada.telemetry.metrics import Spread
 from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MAX_PAYLOAD, MORE, Assembler, ProtocolError, frame, frames
 from fornada_sdk.wire.messages import (
     CREDIT_BODY,
@@ -82,23 +80,24 @@ class Ears(Protocol):
         """The runner has closed its end: it is dead, or will be soon."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """What is counted about the requests of one model."""
-
-    ok: Count
-    run_s: Spread
-    service_s: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    """The last service times, for predictions."""
-
-
 class Link:
     """Owns the calls that were sent. `descriptor` belongs to who made the link; it must be non-blocking."""
 
-    def __init__(self, descriptor: int, *, ears: Ears, tally: Tally, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        ears: Ears,
+        service_s: deque[float],
+        runner_s: Spread,
+        now: Callable[[], Instant],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Times from sending to answer go to `service_s` (the last ones, for predictions) and to `runner_s` (the metric)."""
         self._fd = descriptor
         self._ears = ears
-        self._tally = tally
+        self._service_s = service_s
+        self._runner_s = runner_s
         self._now = now
         self._loop = loop
         self._outbox: list[bytes] = []
@@ -316,11 +315,9 @@ class Link:
                         call.wheel.discard(call)
                         self.live -= 1
                         self._acks.append(request)
-                        run_s = now - call.sent_at
-                        tally = self._tally
-                        tally.ok.value += 1
-                        tally.run_s.observe(run_s)
-                        tally.service_s.append(run_s)
+                        took_s = now - call.sent_at
+                        self._runner_s.observe(took_s)
+                        self._service_s.append(took_s)
                         call.sink.answer(_OK, packet[begin + _OK_SIZE : at])
                         continue
                 if flags & MORE or kind == _PART_KIND:
@@ -424,13 +421,9 @@ class Link:
         call.state = DONE
         call.wheel.discard(call)
         self.live -= 1
-        run_s = now - call.sent_at
-        self._tally.run_s.observe(run_s)
-        self._tally.service_s.append(run_s)
-        if error is None:
-            self._tally.ok.value += 1
-        else:
-            call.queue.count(outcome_of(error))
+        took_s = now - call.sent_at
+        self._runner_s.observe(took_s)
+        self._service_s.append(took_s)
         if streamed:
             call.sink.stream_ends(error)
         elif error is None:

@@ -21,7 +21,6 @@ from fornada.core.requests import InferenceRequest, Sink, Ticket
 from fornada.core.settings import NodeSettings
 from fornada.node import views
 from fornada.node.adoption import end_stranger, still_alive
-from fornada.node.call import outcome_of
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.instance import Instance
@@ -128,7 +127,6 @@ class Manager:
             self._refuse_unless_accepting()
             return self._model(request.model).instance_for(request.version).submit(request, sink)
         except FornadaError as error:
-            self._site.telemetry.metrics.requests.at(request.model, outcome_of(error)).value += 1
             sink.refuse(error)
             return _REFUSED
 
@@ -153,7 +151,6 @@ class Manager:
         if self._draining:
             return
         self._draining, self._accepting = True, False
-        self._site.telemetry.log.info("node.draining", deadline_s=deadline_s)
         until = Instant(self._now() + deadline_s)
         while self._now() < until and any(instance.calls for instance in self._instances()):
             await asyncio.sleep(DRAIN_TURN_S)
@@ -166,6 +163,7 @@ class Manager:
         end = Instant(self._now() + STOP_GRACE_S + self._settings.kill_s + 1.0)
         while self._now() < end and any(instance.state not in RESTING for instance in self._instances()):
             await asyncio.sleep(DRAIN_TURN_S)
+        self._site.telemetry.log.info("node.drained", left=[i.key for i in self._instances() if i.state not in RESTING])
         await self.close()
 
     async def close(self) -> None:

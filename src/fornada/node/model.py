@@ -13,7 +13,6 @@ from fornada.core.lifecycle.model import RESTING, State, Wish
 from fornada.core.names import Instant, VersionDigest
 from fornada.core.ports import CatalogPort, Entry, Version
 from fornada.node.instance import Instance
-from fornada.node.link import Tally
 from fornada.node.site import Site
 
 SETTLE_S = 5.0
@@ -24,13 +23,11 @@ class Model:
     """Implements node.instance.Home. `left` is called once a removed model has nothing running any more."""
 
     def __init__(self, entry: Entry, *, site: Site, catalog: CatalogPort, left: Callable[["Model"], None]) -> None:
-        metrics = site.telemetry.metrics
         self.name = entry.name
         self.entry = entry
         self.pinned = entry.pinned
         self.held = False
         """An operator unloaded it: only a request or `load` brings it back."""
-        self.tally = Tally(metrics.requests.at(entry.name, "ok"), metrics.request_seconds.at(entry.name, "run"))
         self.instances: dict[VersionDigest, Instance] = {}
         self.incoming: Instance | None = None
         """The stable version, while it comes up beside the one that serves."""

@@ -6,13 +6,14 @@ in core.lifecycle.
 
 import asyncio
 import signal
+from collections import deque
 from typing import Any, Protocol
 
 from fornada.core.lifecycle.events import Event, FailureKind, Faulted, Loaded, LoadFailed, Progressed, Unwanted
 from fornada.core.names import ModelName
 from fornada.core.ports import ExitStatus, ProcessPort, Step
 from fornada.core.specs import ServingSpec
-from fornada.node.link import Link, Tally
+from fornada.node.link import Link
 from fornada.node.output import OutputReader
 from fornada.node.site import Site
 from fornada_sdk.wire.framing import ProtocolError
@@ -43,7 +44,9 @@ class Owner(Protocol):
 class Runner:
     """Implements node.link.Ears."""
 
-    def __init__(self, process: ProcessPort, owner: Owner, *, site: Site, serving: ServingSpec, tally: Tally, device: str) -> None:
+    def __init__(
+        self, process: ProcessPort, owner: Owner, *, site: Site, serving: ServingSpec, service_s: deque[float], device: str
+    ) -> None:
         self.process = process
         self.id = process.instance
         self.pid = process.pid
@@ -58,7 +61,8 @@ class Runner:
         self._owner = owner
         self._site = site
         self._serving = serving
-        self.link = Link(process.link, ears=self, tally=tally, now=site.now, loop=site.loop)
+        runner_s = site.telemetry.metrics.request_seconds.at(owner.model, "runner")
+        self.link = Link(process.link, ears=self, service_s=service_s, runner_s=runner_s, now=site.now, loop=site.loop)
         self.output = OutputReader(
             process.output,
             model=owner.model,
