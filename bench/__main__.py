@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import clients, peers
-from bench.measure import Cell, Summary, as_json, load_average, summarize, tree_cpu_s
+from bench.measure import Cell, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
 from bench.servers import MODELS, Ours, Server, Yardstick
 
 ECHO_BODY = json.dumps({"x": [1.0, 2.5, -3.0, 4.25]}).encode()
@@ -71,26 +71,39 @@ def _round(server: Server, folders: dict[str, Path], connections: Sequence[int],
                 if warm_s:
                     clients.drive(target, connections=number, seconds=warm_s)
                 load = load_average()
-                before = sum(tree_cpu_s(pid) for pid in server.pids(row))
+                before, front_before = _cpu(server, row)
                 seen = clients.drive(target, connections=number, seconds=seconds)
-                used_s = sum(tree_cpu_s(pid) for pid in server.pids(row)) - before
+                after, front_after = _cpu(server, row)
                 rate = seen.requests / seen.duration_s
-                cpu_us = used_s / seen.requests * 1e6 if seen.requests else math.inf
-                cells.append(Cell(row, server.name, number, rate, seen.p50_ms, seen.p99_ms, cpu_us, seen.errors, load))
+                each = 1e6 / seen.requests if seen.requests else math.inf
+                cpu_us, front_us = (after - before) * each, (front_after - front_before) * each
+                cells.append(Cell(row, server.name, number, rate, seen.p50_ms, seen.p99_ms, cpu_us, front_us, seen.errors, load))
     finally:
         server.stop()
     return cells
 
 
+def _cpu(server: Server, row: str) -> tuple[float, float]:
+    """CPU seconds of the whole server and of its front."""
+    return sum(tree_cpu_s(pid) for pid in server.pids(row)), process_cpu_s(server.front(row))
+
+
 def _print(summaries: Sequence[Summary]) -> None:
-    print(
-        f"{'row':5} {'conn':>4}  {'ours/s':>9} {'theirs/s':>9}  {'ratio':>5}  {'p50 ms':>13} {'p99 ms':>13} {'CPU µs':>13}  errors  pairs"
-    )
+    titles = ("requests/s", "p50 ms", "p99 ms", "CPU µs", "of it front")
+    print(f"{'row':5} {'conn':>4} {'ratio':>6}  " + " ".join(f"{title:>15}" for title in titles) + "  errors  pairs (ours / theirs)")
     for s in summaries:
+        columns = (
+            f"{s.ours:.0f} / {s.theirs:.0f}",
+            f"{s.ours_p50_ms:.2f} / {s.theirs_p50_ms:.2f}",
+            f"{s.ours_p99_ms:.2f} / {s.theirs_p99_ms:.2f}",
+            f"{s.ours_cpu_us:.1f} / {s.theirs_cpu_us:.1f}",
+            f"{s.ours_front_us:.1f} / {s.theirs_front_us:.1f}",
+        )
         pairs = " ".join(f"{ratio:.2f}" for ratio in s.ratios)
         print(
-            f"{s.row:5} {s.connections:4d}  {s.ours:9.0f} {s.theirs:9.0f}  {s.ratio:5.2f}  {s.ours_p50_ms:6.2f}/{s.theirs_p50_ms:6.2f}"
-            f" {s.ours_p99_ms:6.2f}/{s.theirs_p99_ms:6.2f} {s.ours_cpu_us:6.1f}/{s.theirs_cpu_us:6.1f}  {s.errors:6d}  {pairs}  vs {s.server}"
+            f"{s.row:5} {s.connections:4d} {s.ratio:6.2f}  "
+            + " ".join(f"{column:>15}" for column in columns)
+            + f"  {s.errors:6d}  {pairs} vs {s.server}"
         )
 
 

@@ -20,6 +20,8 @@ class Cell:
     p99_ms: float
     cpu_us: float
     """CPU time of the server's whole process tree per request, in µs."""
+    front_us: float
+    """Of it, the part of the process that speaks HTTP: it has one core, so 1e6 / front_us bounds the requests a second."""
     errors: int
     load: float
     """Load average of the last minute when the cell began."""
@@ -44,6 +46,8 @@ class Summary:
     theirs_p99_ms: float
     ours_cpu_us: float
     theirs_cpu_us: float
+    ours_front_us: float
+    theirs_front_us: float
     errors: int
 
 
@@ -74,6 +78,8 @@ def summarize(cells: Sequence[Cell], *, ours: str) -> list[Summary]:
                 theirs_p99_ms=middle(other, "p99_ms"),
                 ours_cpu_us=middle(mine, "cpu_us"),
                 theirs_cpu_us=middle(other, "cpu_us"),
+                ours_front_us=middle(mine, "front_us"),
+                theirs_front_us=middle(other, "front_us"),
                 errors=sum(cell.errors for cell in mine + other),
             )
         )
@@ -98,11 +104,12 @@ def tree_cpu_s(pid: int) -> float:
     while todo:
         current = todo.pop()
         todo += parents.get(current, [])
-        total += _cpu_s(current)
+        total += process_cpu_s(current)
     return total
 
 
-def _cpu_s(pid: int) -> float:
+def process_cpu_s(pid: int) -> float:
+    """CPU seconds used so far by the threads of `pid`."""
     total = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):

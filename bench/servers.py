@@ -43,6 +43,9 @@ class Server(Protocol):
     def pids(self, row: str) -> list[int]:
         """Roots of the process trees that answer a row's requests."""
 
+    def front(self, row: str) -> int:
+        """The process that speaks HTTP."""
+
     def stop(self) -> None: ...
 
 
@@ -93,6 +96,9 @@ class Ours:
     def pids(self, row: str) -> list[int]:
         return [self._process.pid] if self._process else []
 
+    def front(self, row: str) -> int:
+        return int(json.loads((self._place / "data/run/node.json").read_text())["control_pid"])
+
     def stop(self) -> None:
         if self._process:
             _end(self._process)
@@ -122,6 +128,9 @@ class Yardstick:
 
     def pids(self, row: str) -> list[int]:
         return [process.pid for process in self._running[row][1]]
+
+    def front(self, row: str) -> int:
+        return self._running[row][1][0].pid
 
     def stop(self) -> None:
         for _, processes, keeper_end in self._running.values():
