@@ -9,7 +9,7 @@ from typing import Any
 
 from fornada.core.errors import FornadaError, UnknownModel
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
-from fornada.core.ports import Entry, ExitStatus, Launch, Provisioned, SpawnRefused, Step, Version
+from fornada.core.ports import Clock, Entry, ExitStatus, Launch, Provisioned, SpawnRefused, Step, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, Priority
 from fornada.core.settings import DevicesSettings, FakeDeviceSettings, NodeSettings
 from fornada.core.specs import spec_from_table
@@ -212,10 +212,11 @@ class World:
         fakes: Iterable[FakeDeviceSettings] = (),
         keeper: FakeKeeper | None = None,
         catalog: FakeCatalog | None = None,
+        clock: Clock | None = None,
         **settings: Any,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="fornada-test-")
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
         self.keeper = keeper or FakeKeeper()
         self.provision = FakeProvision()
         self.catalog = catalog or FakeCatalog()

@@ -1,8 +1,8 @@
 """Reads what one runner prints, without letting it hurry the node.
 
 Lines that begin with MARK are the runner's own JSON and are stored as they come, with the instance's id behind them; whatever
-else arrives was written by C code past Python and becomes a line of stderr. A model that prints without end is read at no more
-than CHUNK bytes every PAUSE_S: its pipe fills, and its own prints wait.
+else arrives was written by C code past Python and becomes a line of stderr. A model that prints without end is read at
+about CHUNK bytes every PAUSE_S: its pipe fills, and its own prints wait.
 """
 
 import asyncio
@@ -49,6 +49,9 @@ class OutputReader:
         self._last: deque[bytes] = deque(maxlen=KEPT_LINES)
         self._pause: asyncio.TimerHandle | None = None
         self._open = True
+        self._since = 0.0
+        self._lately = 0
+        """Bytes read since then."""
         loop.add_reader(descriptor, self._readable)
 
     def last_error_line(self) -> str:
@@ -80,7 +83,11 @@ class OutputReader:
             self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
-        if self._read() == CHUNK and self._open:
+        now = self._loop.time()
+        if now - self._since >= PAUSE_S:
+            self._since, self._lately = now, 0
+        self._lately += self._read()
+        if self._lately >= CHUNK and self._open:
             self._loop.remove_reader(self._fd)
             self._pause = self._loop.call_later(PAUSE_S, self._resume)
 
