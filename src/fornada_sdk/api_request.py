@@ -182,6 +182,16 @@ class Request:
 
         return image_in(self.body, field, max_pixels=max_pixels or DEFAULT_PIXELS)
 
+    def file(self, field: str) -> bytes:
+        """The bytes of a file in the body: a recording, say, or anything else that isn't JSON.
+
+        The body is the file itself, or JSON that holds it under `field` as bytes, an array of 0..255, base64 or a data URI.
+        Raises BadRequest where there is none.
+        """
+        from fornada_sdk.api_bytes import bytes_in
+
+        return bytes_in(self.body, field)
+
 
 def _made(value: Any, type: str) -> Body:
     """A body whose decoded form is `value` itself, which may hold bytes that JSON can't."""
