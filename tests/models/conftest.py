@@ -1,5 +1,6 @@
 """The shipped models, each in a real runner with its real environment and weights, once for all tests of a run."""
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from tests.models.environments import UV, artifact, environment, made, run, spec
 from tests.models.runner import Runner
 
 MODELS = Path(fornada.models.__path__[0])
-SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 
 StartRunner = Callable[..., Runner]
 
@@ -55,6 +55,12 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartRunner]:
 
 
 @pytest.fixture(scope="session")
+def shipped(start: StartRunner) -> Callable[[str], Runner]:
+    """A running model of the catalogue by the name of its folder, started when it is first asked for."""
+    return functools.cache(lambda slug: start(MODELS / slug))
+
+
+@pytest.fixture(scope="session")
 def classifier(start: StartRunner) -> Runner:
     return start(MODELS / "efficientnet-lite0")
 
@@ -62,6 +68,17 @@ def classifier(start: StartRunner) -> Runner:
 @pytest.fixture(scope="session")
 def embedder(start: StartRunner) -> Runner:
     return start(MODELS / "minilm")
+
+
+@pytest.fixture(scope="session")
+def chat(start: StartRunner) -> Runner:
+    return start(MODELS / "smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def writer(start: StartRunner) -> Runner:
+    """Speech to text."""
+    return start(MODELS / "whisper-tiny-en")
 
 
 @pytest.fixture(scope="session")

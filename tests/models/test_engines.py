@@ -17,7 +17,11 @@ from tests.models.runner import Runner
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
-LOCKS = {"tensorflow": MODELS / "efficientnet-lite0" / "requirements.lock", "onnx": MODELS / "minilm" / "requirements.lock"}
+LOCKS = {
+    "tensorflow": MODELS / "efficientnet-lite0" / "requirements.lock",
+    "onnx": MODELS / "minilm" / "requirements.lock",
+    "litert": MODELS / "mobilenet-v2" / "requirements.lock",
+}
 Serve = Callable[..., Runner]
 
 
@@ -136,6 +140,52 @@ def test_outputs_of_a_keras_file_keep_their_names(serve: Serve, weights: Path) -
 def test_a_keras_file_with_code_in_it_is_refused(serve: Serve, weights: Path) -> None:
     with pytest.raises(AssertionError, match=r"(?i)lambda|unsafe"):
         serve("tensorflow", weights / "lambda")
+
+
+def test_a_tflite_file_alone_is_a_model(serve: Serve, weights: Path) -> None:
+    runner = serve("litert", weights / "lite")
+    assert [(each["dtype"], each["shape"]) for each in runner.ready["tensors"]["inputs"]] == [("FP32", [-1, 2])]
+    (output,) = runner.ready["tensors"]["outputs"]
+    shapes: list[list[list[float]]] = [[[1, 2]], [[1, 2], [0.5, -1]], [[4, 5]]]
+    for rows in shapes:
+        assert runner.ask({"inputs": rows}).json == {"outputs": {output["name"]: [[3 * x for x in row] for row in rows]}}
+    answers = runner.send_all([(b'{"inputs": [[%d, 1]]}' % i, "application/json", []) for i in range(9)])
+    assert [answer.json["outputs"][output["name"]] for answer in answers] == [[[3.0 * i, 3]] for i in range(9)]
+    answer = runner.ask({"inputs": [[1, 2, 3]]})
+    assert answer.status == "bad_request" and "it came as [1, 3]" in answer.head["message"]
+
+
+def test_quantised_tensors_are_the_numbers_that_they_stand_for(serve: Serve, weights: Path) -> None:
+    runner = serve("litert", weights / "quantised")
+    assert [(each["dtype"], each["shape"]) for each in runner.ready["tensors"]["inputs"]] == [("FP32", [1, 3])]
+    (output,) = runner.ready["tensors"]["outputs"]
+    assert output["dtype"] == "FP32"
+    for row, total in (([0.5, 0.25, 0], 0.75), ([-1, -1, 0], -2), ([1, -0.5, 0.25], 0.75), ([100, 1, 0], 2)):  # beyond 1 is cut
+        (found,) = runner.ask({"inputs": [row]}).json["outputs"][output["name"]]
+        assert found == pytest.approx([total], abs=0.04)
+    answers = runner.send_all([(b'{"inputs": [[0.%d, 0, 0]]}' % i, "application/json", []) for i in range(9)])
+    sums = [answer.json["outputs"][output["name"]][0][0] for answer in answers]
+    assert sums == pytest.approx([i / 10 for i in range(9)], abs=0.04)
+
+
+def test_integers_of_the_files_own_type_go_in_as_they_are(serve: Serve, weights: Path) -> None:
+    code = """
+import numpy as np
+import fornada_sdk
+
+class Model(fornada_sdk.Model):
+    def preprocess(self, request, context):
+        return {self.engine.inputs[0].name: np.asarray([request.body.json["bytes"]], np.uint8)}
+
+    def postprocess(self, outputs, context):
+        return float(next(iter(outputs.values()))[0, 0])
+
+    def warmup(self, context):
+        pass
+"""
+    runner = serve("litert", weights / "quantised", code=code)
+    zero, top = runner.ask({"bytes": [128, 128, 128]}).json, runner.ask({"bytes": [255, 255, 128]}).json
+    assert zero == pytest.approx(0, abs=0.04) and top == pytest.approx(2, abs=0.04)
 
 
 def test_an_authors_model_stands_around_the_weights(serve: Serve) -> None:

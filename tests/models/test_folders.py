@@ -17,6 +17,7 @@ from tests.models.environments import spec_of
 FOLDERS = sorted(path.parent for path in MODELS.glob("*/model.toml"))
 WEIGHTS = (".onnx", ".pth", ".pb", ".keras", ".tflite", ".safetensors", ".gguf", ".bin")
 ENTRY = re.compile(r"[a-z0-9][a-z0-9._-]*==\S+( ; [^\\]+)? \\(\n    --hash=sha256:[0-9a-f]{64} \\)*\n    --hash=sha256:[0-9a-f]{64}\n")
+SOURCE = re.compile(r"pypi:[a-z0-9-]+==[0-9.]+#\S+|https://github\.com/[a-z-]+/[a-z0-9_-]+/raw/[a-z0-9]+/\S+")
 
 
 def pinned(requirement: str) -> bool:
@@ -40,10 +41,10 @@ def test_its_spec_names_licence_description_and_visibility(folder: Path) -> None
     assert all(pinned(requirement) for requirement in spec.python.dependencies)
 
 
-def test_its_artifacts_come_from_packages_and_are_named_by_content(folder: Path) -> None:
+def test_its_artifacts_come_from_packages_or_public_repositories_and_are_named_by_content(folder: Path) -> None:
     for artifact in spec_of(folder).artifacts:
         assert re.fullmatch(r"[0-9a-f]{64}", artifact.sha256)
-        assert artifact.source and all(re.fullmatch(r"pypi:[a-z0-9-]+==[0-9.]+#\S+", source) for source in artifact.source)
+        assert artifact.source and all(SOURCE.fullmatch(source) for source in artifact.source)
         if artifact.convert:
             assert (folder / artifact.convert.script).is_file()
             assert all(pinned(requirement) for requirement in artifact.convert.dependencies)
@@ -75,22 +76,29 @@ def test_it_has_a_small_example_with_its_answer_and_no_weights(folder: Path) -> 
     assert request.stat().st_size <= 100_000
     json.loads((folder / "example" / "answer.json").read_text())
     if request.suffix != ".json":
-        assert "CC0" in (folder / "example" / "SOURCE.txt").read_text()
+        story = (folder / "example" / "SOURCE.txt").read_text()
+        assert "CC0" in story or "Public domain" in story
     assert not [path for path in folder.rglob("*") if path.suffix in WEIGHTS or (path.is_file() and path.stat().st_size > 200_000)]
 
 
 def test_its_example_fits_the_schemas_of_its_task(folder: Path) -> None:
-    task = task_of(spec_of(folder).task)
-    jsonschema_rs.validate(dict(task.output), json.loads((folder / "example" / "answer.json").read_text()))
+    spec = spec_of(folder)
+    task = task_of(spec.task)
+    own = {side: json.loads((folder / file).read_text()) for side, file in (("in", spec.schema.input), ("out", spec.schema.output)) if file}
+    jsonschema_rs.validate(own.get("out", dict(task.output)), json.loads((folder / "example" / "answer.json").read_text()))
     (request,) = (folder / "example").glob("request.*")
     given = json.loads(request.read_text()) if request.suffix == ".json" else {task.raw: list(request.read_bytes())}
-    jsonschema_rs.validate(dict(task.input), given)
+    jsonschema_rs.validate(own.get("in", dict(task.input)), given)
 
 
 def test_it_tells_where_everything_in_it_is_from(folder: Path) -> None:
     story = (folder / "README.md").read_text()
     spec = spec_of(folder)
     assert spec.license in story and all(alias in story for alias in spec.aliases)
-    for artifact in spec.artifacts:
-        package, _, version = artifact.source[0].removeprefix("pypi:").partition("#")[0].partition("==")
-        assert f"{package} {version}" in story
+    for source in (artifact.source[0] for artifact in spec.artifacts):
+        if source.startswith("pypi:"):
+            package, _, version = source.removeprefix("pypi:").partition("#")[0].partition("==")
+            assert f"{package} {version}" in story
+        else:
+            owner, repository = source.split("/")[3:5]
+            assert f"{owner}/{repository}" in story

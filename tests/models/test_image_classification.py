@@ -5,6 +5,7 @@ import io
 import json
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.models.conftest import MODELS, SAMPLES
+from tests.models.conftest import MODELS
+from tests.models.pictures import encoded, sample
 from tests.models.runner import Answer, Runner
 
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -28,19 +30,6 @@ def labels(answer: Answer) -> list[str]:
 
 def classify(runner: Runner, image: Image.Image, format: str = "PNG", **options: Any) -> Answer:
     return runner.send(encoded(image, format, **options), f"image/{format.lower()}")
-
-
-def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, format, **options)
-    return file.getvalue()
-
-
-def sample(name: str) -> bytes:
-    path = SAMPLES / name
-    if not path.is_file():
-        pytest.skip(f"no {name}: the folder shared/samples isn't beside the repository")
-    return path.read_bytes()
 
 
 def test_the_shipped_example_gives_the_shipped_answer(classifier: Runner) -> None:
@@ -203,6 +192,22 @@ def test_requests_at_the_same_time_get_their_own_answers(classifier: Runner, cof
     answers = classifier.send_all([(picture, "image/png", []) for picture in pictures])
     assert [answer.status for answer in answers] == ["ok", "ok", "bad_request", "ok"]
     assert labels(answers[0])[0] == "espresso" and labels(answers[1])[0] in CATS
+
+
+def test_mobilenet_sees_the_same(shipped: Callable[[str], Runner], coffee: Image.Image) -> None:
+    runner = shipped("mobilenet-v2")
+    wanted = json.loads((MODELS / "mobilenet-v2" / "example" / "answer.json").read_text())
+    answer = runner.send((MODELS / "mobilenet-v2" / "example" / "request.jpg").read_bytes(), "image/jpeg").json
+    assert answer[0]["label"] == wanted[0]["label"] == "espresso" and len(answer) == 5
+    assert answer[0]["score"] == pytest.approx(wanted[0]["score"], abs=0.05)
+    assert labels(classify(runner, coffee.convert("L")))[0] in COFFEES
+    assert runner.send(b"no picture", "image/png").status == "bad_request"
+
+
+@pytest.mark.parametrize(("name", "label", "score"), [("parrot.jpg", "macaw", 0.996), ("hot_dog.jpg", "hotdog, hot dog, red hot", 0.887)])
+def test_mobilenet_knows_a_macaw_and_a_hot_dog(shipped: Callable[[str], Runner], name: str, label: str, score: float) -> None:
+    best = shipped("mobilenet-v2").send(sample(name), "image/jpeg").json[0]
+    assert best["label"] == label and best["score"] == pytest.approx(score, abs=0.05)
 
 
 def test_its_tensors_are_reported(classifier: Runner) -> None:

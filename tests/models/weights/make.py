@@ -1,4 +1,4 @@
-"""Small models in TensorFlow's two formats. Runs in the environment of the classifier: python make.py FOLDER"""
+"""Small models in TensorFlow's formats. Runs in the environment of the classifier: python make.py FOLDER"""
 
 import sys
 from pathlib import Path
@@ -52,6 +52,26 @@ def main(folder: Path) -> None:
 
     (folder / "lambda").mkdir()
     tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Lambda(lambda x: x + 1)]).save(folder / "lambda" / "model.keras")
+
+    (folder / "lite").mkdir()
+    (folder / "lite" / "triple.tflite").write_bytes(converter(lambda x: x * 3.0, [None, 2]).convert())
+
+    (folder / "quantised").mkdir()
+    ones = tf.ones((3, 1))
+    quantised = converter(lambda x: tf.matmul(x, ones), [1, 3])
+    quantised.optimizations = [tf.lite.Optimize.DEFAULT]
+    # What the inputs look like decides the scales: -1 to 1 in 256 steps.
+    quantised.representative_dataset = lambda: ([tf.constant([[sign, sign, 0.0]])] for sign in (-1.0, 1.0) for _ in range(8))
+    quantised.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    quantised.inference_input_type = quantised.inference_output_type = tf.uint8
+    (folder / "quantised" / "sum.tflite").write_bytes(quantised.convert())
+
+
+def converter(compute, shape):
+    """Of a function of one tensor of floats to TensorFlow Lite."""
+    module = tf.Module()
+    module.compute = tf.function(compute, input_signature=[tf.TensorSpec(shape, tf.float32, name="x")])
+    return tf.lite.TFLiteConverter.from_concrete_functions([module.compute.get_concrete_function()], module)
 
 
 if __name__ == "__main__":
