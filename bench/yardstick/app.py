@@ -51,7 +51,17 @@ class Front:
 def main() -> None:
     port, descriptor = int(sys.argv[1]), int(sys.argv[2])
     front = Front(socket.socket(fileno=descriptor))
-    uvicorn.run(front, host="127.0.0.1", port=port, http="httptools", loop="uvloop", log_level="error", access_log=False, lifespan="on")
+    uvicorn.run(
+        front,
+        host="127.0.0.1",
+        port=port,
+        http="httptools",
+        loop="uvloop",
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        lifespan="on",
+    )
 
 
 if __name__ == "__main__":
