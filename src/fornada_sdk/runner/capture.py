@@ -41,13 +41,14 @@ class Output:
             self._fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             self._fd = fd
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler of the model's may print while this thread is in the middle of a line.
+        self._lock = threading.RLock()
         self._dropped = 0
         self._rest = b""
 
     def renew_in_child(self) -> None:
         """After a fork: the lock may have been held by a thread that the child doesn't have."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def line(self, stream: str, text: str, **more: Any) -> None:
         """One line, tied to the request at hand."""

@@ -36,6 +36,8 @@ class Synchronous:
         self._gathered: collections.deque[tuple[Call, list[bytes]]] = collections.deque()
         self._gathered_bytes = 0
         self._gathering_since = 0.0
+        self._together = False
+        """The answers of one batch are being made: they come one right after the other."""
         self.now = 0.0
         """When the last call ended."""
 
@@ -65,6 +67,7 @@ class Synchronous:
             call.started = True
             if not call.over and not self._is_late(call, began):
                 live.append(call)
+        self._together = True
         run_together(
             self._servable,
             self._instance,
@@ -72,6 +75,8 @@ class Synchronous:
             done=lambda call, result: self._answer(call, result, began),
             failed=lambda call, error: self._fail(call, error, began),
         )
+        self._together = False
+        self.flush()
 
     def _is_late(self, call: Call, now: float) -> bool:
         if not call.deadline or now < call.deadline:
@@ -89,6 +94,8 @@ class Synchronous:
                 self._fail(call, error, began)
                 return
             pump(stream, call, self._wait)
+            if Lines.unfinished:
+                end_lines()
             self.now = time.monotonic()
             return
         now = time.monotonic()
@@ -114,7 +121,7 @@ class Synchronous:
         gathered.append((call, messages))
         self._gathered_bytes += len(messages[0])
         if (
-            now - began > SHORT_RUN_S
+            (now - began > SHORT_RUN_S and not self._together)
             or now - self._gathering_since > FLUSH_AFTER_S
             or self._gathered_bytes > FLUSH_BYTES
             or len(messages) > 1
