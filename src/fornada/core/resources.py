@@ -9,6 +9,7 @@ _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1024**_power
     _UNITS[f"{_letter}b"] = 1000**_power
+_DIGITS_MOST = 30
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*\Z")
 
 
@@ -22,7 +23,7 @@ def parse_size(value: str | int) -> ByteCount:
         return ByteCount(value)
     match = _SIZE.match(value)
     unit = match and _UNITS.get(match[2].lower())
-    if not match or not unit:
+    if not match or not unit or len(match[1]) > _DIGITS_MOST:
         raise ValueError(f'{value!r} is no size; write a number of bytes or e.g. "512MiB"')
     return ByteCount(int(float(match[1]) * unit))
 

@@ -220,7 +220,7 @@ def read_spec(text: str, *, default_name: str = "") -> ModelSpec:
     """model.toml's text as a ModelSpec. `default_name` serves where it names none. Raises InvalidSpec."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, brackets of thousands of levels
         raise InvalidSpec(f"model.toml is no TOML: {error}") from None
     return spec_from_table(table, default_name=default_name)
 
@@ -296,9 +296,11 @@ def _check(spec: ModelSpec) -> None:
             raise InvalidSpec(f"model.toml: [resources] network: '{pair}' is no host:port")
     if spec.python.version and not _PYTHON_VERSION.match(spec.python.version):
         raise InvalidSpec(f"model.toml: [python] version = '{spec.python.version}'; write e.g. \"3.11\"")
-    for name in spec.env:
+    for name, value in spec.env.items():
         if not _VARIABLE.match(name):
             raise InvalidSpec(f"model.toml: [env] '{name}' is no name of a variable")
+        if "\0" in value:
+            raise InvalidSpec(f"model.toml: [env] {name} holds a NUL, which no variable can")
     for artifact in spec.artifacts:
         check_inside(artifact.path, "[[artifacts]] path")
         if not _SHA256.match(artifact.sha256):

@@ -30,6 +30,8 @@ def test_heavy_engines_get_two_gibibytes_unless_the_author_says_otherwise(engine
     [
         ("", "has no name"),
         ("name = ", "no TOML"),
+        ("name = " + "[" * 5000, "no TOML"),
+        ("[serving]\nqueue = " + "9" * 5000, "no TOML"),
         ('name = "a"\nengin = "onnx"', "did you mean 'engine'"),
         ('name = "a"\n[serving]\nconcurency = 2', "[serving] has no key 'concurency'; did you mean 'concurrency'"),
         ('name = "a"\n[serving]\nconcurrency = 0', "[serving] concurrency = 0 must be"),
@@ -38,6 +40,8 @@ def test_heavy_engines_get_two_gibibytes_unless_the_author_says_otherwise(engine
         ('name = "a"\n[serving]\nmin_instances = 2', "min_instances exceeds max_instances"),
         ('name = "a"\n[resources]\nmemory = "lots"', "[resources] memory"),
         ('name = "a"\n[resources]\nmemory = true', "[resources] memory"),
+        (f'name = "a"\n[resources]\nmemory = "{"9" * 400}GiB"', "[resources] memory"),
+        ('name = "a"\n[env]\nKEY = "a\\u0000b"', "[env] KEY holds a NUL"),
         ('name = "a"\n[resources]\ndevice = "gpu"', "[resources] device"),
         ('name = "a"\nengine = "caffe"', "Invalid enum value 'caffe'"),
         ('name = "a/load"', "it is a verb"),

@@ -64,6 +64,12 @@ def test_what_is_no_pinned_and_hashed_package_is_refused(line):
         entries(line, where="requirements.lock")
 
 
+@pytest.mark.parametrize("filling", [" " * 1_000_000, f" --hash=sha256:{A}" * 100_000], ids=["spaces", "hashes"])
+def test_a_long_line_is_refused_at_once(filling):
+    with pytest.raises(InvalidSpec, match="a lock holds NAME==VERSION"):
+        entries(f"a==1 ;{filling} x", where="requirements.lock")  # hours, were each place tried where the marker may end
+
+
 def test_a_lock_covers_what_it_names_in_the_version_asked_for():
     def asked(*lines):
         return parse_requirements(lines, where="x")

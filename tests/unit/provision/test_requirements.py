@@ -110,6 +110,22 @@ def test_every_name_of_a_project_is_taken(name):
     assert requirement.pinned == "1.0"
 
 
+def test_a_line_full_of_spaces_is_refused_at_once():
+    with pytest.raises(InvalidSpec, match="no requirement"):
+        parse_requirements(["numpy" + " " * 100_000 + "!"], where="requirements.txt")  # hours, were each way to share them out tried
+    assert texts("numpy" + " " * 100_000 + "== 2.4.6") == ["numpy== 2.4.6"]
+
+
+@pytest.mark.parametrize("toml", ["a = " + "[" * 5000, "a = " + "9" * 5000], ids=["deep", "long"])
+def test_a_script_header_that_no_parser_bears_is_refused(toml):
+    with pytest.raises(InvalidSpec, match="no TOML"):
+        script_header(f"# /// script\n# {toml}\n# ///\n", where="model.py")
+
+
+def test_a_bound_that_is_no_number_of_a_python_is_left_to_the_resolver():
+    assert allows_python(">=" + "9" * 5000, "3.11.7")
+
+
 def test_a_script_header_is_read():
     assert script_header(HEADER, where="model.py") == (("numpy==2.4.6", "rich"), ">=3.11")
     assert script_header("import numpy\n", where="model.py") == ((), "")

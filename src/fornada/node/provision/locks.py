@@ -16,7 +16,7 @@ CONVERT_LOCK_ENDING = ".lock"
 """`convert.py` has its lock beside it, as `convert.py.lock`."""
 KEY_LENGTH = 40
 _ENTRY = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[A-Za-z0-9._, -]*\])?==([A-Za-z0-9.+!_-]+)\s*(;[^\\]*?)?\s*((?:--hash=sha256:[0-9a-f]{64}\s*)+)",
+    r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[A-Za-z0-9._, -]*\])?==([A-Za-z0-9.+!_-]+)\s*(;(?:(?!--hash)[^\\])*)?((?:--hash=sha256:[0-9a-f]{64}\s*)+)",
     re.ASCII,
 )
 
@@ -34,7 +34,8 @@ def entries(text: str, *, where: str) -> tuple[Entry, ...]:
     """The lock's packages, sorted. Raises InvalidSpec for a line that isn't `name==version --hash=sha256:…`."""
     found = []
     for logical in re.sub(r"\\\r?\n", " ", text).splitlines():
-        line = re.sub(r"(^|\s)#.*", "", logical).strip()
+        # One space for any run of them, as in requirements: how long the pattern takes must not be a stranger's choice.
+        line = " ".join(re.sub(r"(^|\s)#.*", "", logical).split())
         if not line:
             continue
         match = _ENTRY.fullmatch(line)

@@ -22,6 +22,8 @@ _REQUIREMENT = re.compile(
     rf"({_NAME})\s*(\[\s*(?:{_NAME}(?:\s*,\s*{_NAME})*)?\s*\])?\s*(?:({_CLAUSES})|\(\s*({_CLAUSES})\s*\))?\s*(;[ \w.'\"<>=!~(),+*-]+)?",
     re.ASCII,
 )
+_DIGITS_MOST = 9
+"""Of one number in a version."""
 _ONE_CLAUSE = re.compile(r"(===|==|~=|!=|<=|>=|<|>)\s*([A-Za-z0-9.*+!_-]+)")
 
 
@@ -68,7 +70,8 @@ def parse_requirements(lines: Iterable[str], *, where: str) -> tuple[Requirement
     """Requirements in order, comments and empty lines left out. Raises InvalidSpec that names place and line."""
     found = []
     for number, line in enumerate(lines, start=1):
-        text = re.sub(r"(^|\s)#.*", "", line).strip()
+        # One space for any run of them: the pattern would try every way to share out a stranger's thousand spaces.
+        text = " ".join(re.sub(r"(^|\s)#.*", "", line).split())
         if text:
             found.append(_requirement(text, f"{where}, line {number}" if where == REQUIREMENTS_FILE else where))
     return tuple(found)
@@ -124,7 +127,7 @@ def script_header(source: str, *, where: str) -> Script:
         raise InvalidSpec(f"{where}: the '# /// script' header has no closing '# ///'")
     try:
         table = tomllib.loads("\n".join(content[:end]))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSpec(f"{where}: the '# /// script' header is no TOML: {error}") from None
     dependencies = table.get("dependencies", [])
     requires = table.get("requires-python", "")
@@ -141,7 +144,7 @@ def allows_python(requires: str, version: str) -> bool:
 def _holds(operator: str, bound: str, version: str) -> bool:
     wildcard = bound.endswith(".*")
     numbers = bound.removesuffix(".*").split(".")
-    if not all(part.isascii() and part.isdigit() for part in numbers):
+    if not all(part.isascii() and part.isdigit() and len(part) <= _DIGITS_MOST for part in numbers):
         return True
     wanted = [int(part) for part in numbers]
     given = [int(part) for part in version.split(".") if part.isdigit()]
