@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import fornada_sdk
 from fornada_sdk.wire.channel import Channel, pair
 from fornada_sdk.wire.framing import MORE, Assembler, frame, frames, split
-from fornada_sdk.wire.messages import Kind, decode, encode, invoke_head, split_head
+from fornada_sdk.wire.messages import CREDIT_BODY, Kind, decode, encode, invoke_head, split_head
 from tests.bounds import bound
 
 SDK = Path(fornada_sdk.__file__).parent.parent
@@ -39,6 +39,19 @@ class Answer(NamedTuple):
         """The answer itself; the test fails for anything but success."""
         assert self.status == "ok", self.head
         return json.loads(self.body)
+
+
+class Told(NamedTuple):
+    """What the runner said to one request, item by item where it was a stream."""
+
+    head: dict[str, Any]
+    items: list[Any]
+    began_s: float
+    """From the request to the first item."""
+
+    @property
+    def status(self) -> str:
+        return str(self.head.get("status", "ok"))
 
 
 class Runner:
@@ -80,13 +93,7 @@ class Runner:
 
     def send_all(self, requests: list[tuple[bytes, str, list[tuple[str, int]]]]) -> list[Answer]:
         """Several requests at once; the answers in the same order."""
-        order = []
-        for body, type, parts in requests:
-            number = next(self._ids)
-            head = encode({"request_id": f"r{number}", "trace_id": "", "account": "local", "type": type, "parts": parts})
-            for packet in frames(Kind.INVOKE, Kind.PART, number, invoke_head(head, ANSWER_S), [body]):
-                self._write(packet)
-            order.append(number)
+        order = [self._invoke(body, type, parts, stream=False) for body, type, parts in requests]
         answers: dict[int, Answer] = {}
         while len(answers) < len(order):
             kind, number, payload = self._next(ANSWER_S)
@@ -95,6 +102,56 @@ class Runner:
                 answers[number] = Answer(decode(head) if head else {}, bytes(rest))
                 self._write(frame(Kind.ACK, 0, number.to_bytes(8, "little")))
         return [answers[number] for number in order]
+
+    def begin(self, value: Any) -> int:
+        """Asks for a stream; `wait` gives what becomes of it."""
+        return self._invoke(json.dumps(value).encode(), "application/json", [], stream=True)
+
+    def wait(self, *numbers: int, cancel_after: int | None = None) -> list[Told]:
+        """The whole streams, in the order of `numbers`; each is cancelled after so many items."""
+        began = time.monotonic()
+        items: dict[int, list[Any]] = {number: [] for number in numbers}
+        first: dict[int, float] = {}
+        told: dict[int, Told] = {}
+        while len(told) < len(numbers):
+            kind, number, payload = self._next(ANSWER_S)
+            if kind == Kind.ITEM:
+                first.setdefault(number, time.monotonic() - began)
+                items[number].append(json.loads(payload))
+                self._write(frame(Kind.CREDIT, number, CREDIT_BODY.pack(len(payload))))
+                if len(items[number]) == cancel_after:
+                    self.cancel(number)
+            elif kind in (Kind.END, Kind.ANSWER):
+                head = payload if kind == Kind.END else split_head(payload)[0]
+                told[number] = Told(decode(head) if head else {}, items[number], first.get(number, 0.0))
+                self._write(frame(Kind.ACK, 0, number.to_bytes(8, "little")))
+        return [told[number] for number in numbers]
+
+    def stream(self, value: Any) -> list[Any]:
+        """The items of a stream that must succeed."""
+        (told,) = self.wait(self.begin(value))
+        assert told.status == "ok", told.head
+        return told.items
+
+    def cancel(self, number: int) -> None:
+        """The caller has gone."""
+        self._write(frame(Kind.CANCEL, number, b""))
+
+    def sockets(self) -> list[str]:
+        """Lines of /proc/net about the sockets that the process holds, each with its family first."""
+        held = set()
+        for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
+            try:
+                target = os.readlink(descriptor)
+            except FileNotFoundError:
+                continue
+            if target.startswith("socket:["):
+                held.add(target[len("socket:[") : -1])
+        lines = []
+        for family, column in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("raw", 9), ("unix", 6)):
+            table = Path(f"/proc/{self.pid}/net/{family}").read_text().splitlines()[1:]
+            lines += [f"{family} {line}" for line in table if line.split()[column] in held]
+        return lines
 
     def memory(self) -> dict[str, int]:
         """MiB of the process now: Rss, Pss."""
@@ -107,6 +164,13 @@ class Runner:
         os.waitpid(self.pid, 0)
         self._keeper.close()
         self._link.close()
+
+    def _invoke(self, body: bytes, type: str, parts: list[tuple[str, int]], *, stream: bool) -> int:
+        number = next(self._ids)
+        head = encode({"request_id": f"r{number}", "trace_id": "", "account": "local", "type": type, "parts": parts, "stream": stream})
+        for packet in frames(Kind.INVOKE, Kind.PART, number, invoke_head(head, ANSWER_S), [body]):
+            self._write(packet)
+        return number
 
     def _wait_ready(self) -> dict[str, Any]:
         while True:
