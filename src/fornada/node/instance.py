@@ -121,6 +121,11 @@ class Instance:
             self._say("instance.unwanted", reason=reason, state=self.life.state.value)
         self.tell(e.Unwanted(self._site.now(), grace_s))
 
+    def kill(self, reason: str) -> None:
+        """No grace at all, for whatever process it still has."""
+        if self.life.state in WITH_PROCESS:
+            self.tell(e.Faulted(reason))
+
     def reset(self) -> None:
         self._trouble = None
         self.tell(e.Reset())

@@ -36,6 +36,8 @@ DRAINING_RETRY_S = 5.0
 STOP_GRACE_S = 2.0
 """What a runner without work gets to end by itself when the node goes down."""
 DRAIN_TURN_S = 0.01
+KILL_SHARE = 0.7
+"""Of kill_s, what a process has between SIGTERM and SIGKILL when the node's own time is over."""
 
 
 class Keeper(KeeperPort, Protocol):
@@ -154,17 +156,23 @@ class Manager:
         until = Instant(self._now() + deadline_s)
         while self._now() < until and any(instance.calls for instance in self._instances()):
             await asyncio.sleep(DRAIN_TURN_S)
-        for instance in self._instances():
-            instance.intake.refuse_waiting(_draining())
         for model in self._all():
             model.held = True
         for instance in self._instances():
+            instance.intake.refuse_waiting(_draining())
             instance.unwanted(grace_s=min(STOP_GRACE_S, max(0.0, until - self._now())), reason="the node stops")
-        end = Instant(self._now() + STOP_GRACE_S + self._settings.kill_s + 1.0)
-        while self._now() < end and any(instance.state not in RESTING for instance in self._instances()):
-            await asyncio.sleep(DRAIN_TURN_S)
+        # The keeper ends whatever is left kill_s after the deadline; that would be a failed drain, so it comes before.
+        await self._all_at_rest(Instant(until + self._settings.kill_s * KILL_SHARE))
+        for instance in self._instances():
+            instance.kill("the node stops")
+        await self._all_at_rest(Instant(self._now() + self._settings.kill_s * (1 - KILL_SHARE) / 2))
         self._site.telemetry.log.info("node.drained", left=[i.key for i in self._instances() if i.state not in RESTING])
         await self.close()
+
+    async def _all_at_rest(self, deadline: Instant) -> None:
+        """Returns when nothing runs any more, or at the deadline."""
+        while self._now() < deadline and any(instance.state not in RESTING for instance in self._instances()):
+            await asyncio.sleep(DRAIN_TURN_S)
 
     async def close(self) -> None:
         """Lets go of everything without ending a process: a successor may take them over."""
