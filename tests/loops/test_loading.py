@@ -261,6 +261,16 @@ async def test_a_queue_has_a_bound_and_who_does_not_want_to_wait_need_not():
 
 
 @virtual
+async def test_who_does_not_want_to_wait_for_a_load_is_refused_and_the_load_begins():
+    async with World() as world:
+        world.put()
+        with pytest.raises(Busy, match="has to be loaded first"):
+            await world.ask(echo=1, reject_if_busy=True).result()
+        await world.until_state("ready", within_s=1.0)
+        assert (await world.ask(echo=1, reject_if_busy=True).result())["echo"] == 1
+
+
+@virtual
 async def test_the_bound_of_a_queue_holds_while_a_model_loads():
     async with World() as world:
         world.put(serving={"queue": 3}, behaviour=Behaviour(load_s=1.0))

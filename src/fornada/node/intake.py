@@ -163,6 +163,8 @@ class Intake:
             refusal = admit(self.standing(), reject_if_busy=call.request.reject_if_busy, max_wait_s=self._site.settings.max_wait_s)
         if refusal is not None:
             call.refuse(refusal)
+            if call.request.reject_if_busy and self._link is None:
+                self._decider.demanded()  # who doesn't want to wait for a load still is a reason for it
             return
         self.line.add(call)
         self._wheel.add(call, call.deadline, now)

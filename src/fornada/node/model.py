@@ -70,6 +70,8 @@ class Model:
         else:
             self._switch(stable)
             stable.prepare()
+        if entry.canary is not None:
+            self._instance(entry.canary).prepare()
         self.keep_alive()
 
     def removed(self) -> None:
@@ -187,7 +189,12 @@ class Model:
         current = self.current.version.digest
         failure: dict[str, Any] = {"reason": instance.life.failure.reason, "serving": current[:12]}
         self._site.telemetry.log.warning("deploy.rejected", model=self.name, version=instance.version.digest[:12], **failure)
-        self.entry = self._site.store.set_label(self.name, label="stable", digest=current)
+        try:
+            self.entry = self._site.store.set_label(self.name, label="stable", digest=current)
+        except FornadaError as error:
+            # The one that serves may have been removed meanwhile: it serves on, but no label can go back to it.
+            self._site.telemetry.log.warning("deploy.label_stays", model=self.name, reason=error.message)
+            return
         self._catalog.reload(self.name)
 
     def _drop_incoming(self) -> None:

@@ -23,7 +23,7 @@ LINE_LONGEST = 65536
 LAST_WORDS_CHUNKS = 64
 """A pipe holds 1 MiB: what is read after the process has ended."""
 KEPT_LINES = 20
-REASON_LONGEST = 500
+REASON_LONGEST = 512
 
 
 class OutputReader:

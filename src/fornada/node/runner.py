@@ -19,7 +19,7 @@ from fornada.node.site import Site
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import WIRE_VERSION
 
-TEXT_LONGEST = 500
+TEXT_LONGEST = 512
 CLOSED_S = 1.0
 """How long a process may live on after it closed its end of the wire."""
 RELEASE_DELAY_LONGEST_S = 600.0

@@ -31,7 +31,7 @@ def view(model: Model, site: Site) -> ModelView:
         state=outside(current.state),
         why=summary(model, site),
         declared_bytes=declared_bytes(current),
-        peak_bytes=max(instance.peak_bytes for instance in model.instances.values()),
+        peak_bytes=max(peak_bytes(instance) for instance in model.instances.values()),
         last_used=last_used(model, site),
         versions=[version_view(model, instance, site) for instance in model.instances.values()] + _unused_versions(model),
         instances=[instance_view(instance) for instance in instances],
@@ -210,6 +210,12 @@ def queued(instance: Instance) -> int:
 def declared_bytes(instance: Instance) -> int:
     """Of the device that it runs on or would run on: device memory where it asks for any, else host memory."""
     return instance.device_bytes or instance.memory_bytes
+
+
+def peak_bytes(instance: Instance) -> int:
+    """The most that a process of it has held: host memory, as the kernel counted it."""
+    living = resident_bytes(instance.runner.pid) if instance.runner is not None else 0
+    return max(instance.peak_bytes, living)
 
 
 def last_used(model: Model, site: Site) -> str | None:

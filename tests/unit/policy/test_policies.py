@@ -30,7 +30,8 @@ def test_a_queue_takes_as_many_as_it_holds_beyond_what_is_worked_on():
 def test_who_does_not_want_to_wait_is_refused_where_it_would():
     assert admitted(standing(working=2, ahead=1), reject_if_busy=True)
     assert not admitted(standing(working=2, ahead=2), reject_if_busy=True)
-    assert not admitted(standing(working=0), reject_if_busy=True)
+    refusal = admit(standing(working=0), reject_if_busy=True, max_wait_s=60.0)
+    assert refusal is not None and "has to be loaded first" in refusal.message
 
 
 def test_a_wait_beyond_the_bound_is_refused_with_the_time_to_come_back():

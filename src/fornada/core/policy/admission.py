@@ -32,6 +32,8 @@ def admit(standing: Standing, *, reject_if_busy: bool, max_wait_s: float) -> Bus
     if waiting < 0:
         return None
     predicted_s = predicted_wait_s(standing)
+    if reject_if_busy and not standing.working:
+        return Busy(f"{standing.model} has to be loaded first and the request asked not to wait", retry_after_s=SHORTEST_RETRY_S)
     if reject_if_busy:
         return Busy(f"{standing.model} is busy and the request asked not to wait", retry_after_s=_retry_s(predicted_s))
     if waiting >= standing.queue:
