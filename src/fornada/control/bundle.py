@@ -4,11 +4,13 @@ What comes out are plain files with relative names. Links inside the folder beco
 file, is there twice or unpacks to too much is refused, naming the entry.
 """
 
+import contextlib
 import gzip
 import io
 import tarfile
 import unicodedata
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fornada.core.errors import InvalidSpec, TooLarge
@@ -18,6 +20,8 @@ from fornada.core.resources import format_size
 MOST_ENTRIES = 10_000
 LARGEST_UNPACKED = 256 * 1024 * 1024
 """Bytes of all files together, unless the bundle itself is larger than half of it: then twice its size."""
+LARGEST_HEADER = 64 * 1024
+"""Of one entry with all its extensions. tarfile makes twenty bytes and more of each of them, and goes a call deeper for each extension."""
 LONGEST_PATH = 512
 DEEPEST = 32
 CHUNK = 65536
@@ -26,7 +30,18 @@ LEFT_OUT = frozenset(["__pycache__", ".git", ".hg", ".svn", ".DS_Store", "__MACO
 LEFT_OUT_ENDINGS = (".pyc", ".pyo")
 MARKS = ("model.toml", "model.py")
 """A folder with one of these is a model."""
-_BROKEN = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, ValueError, OverflowError, IndexError, KeyError)
+_BROKEN = (
+    tarfile.TarError,
+    EOFError,
+    zlib.error,
+    gzip.BadGzipFile,
+    UnicodeError,
+    ValueError,
+    OverflowError,
+    IndexError,
+    KeyError,
+    RecursionError,
+)
 Files = dict[str, BundleFile]
 
 
@@ -41,8 +56,9 @@ class Bundle(NamedTuple):
 def read_bundle(data: bytes, *, most_entries: int = MOST_ENTRIES, largest: int = LARGEST_UNPACKED) -> Bundle:
     """The bundle's files. Raises InvalidSpec, TooLarge."""
     unpacking = _Unpacking(limit=max(largest, 2 * len(data)))
+    stream = _Bounded(data, unpacking.limit)
     try:
-        with tarfile.open(fileobj=_Bounded(data, unpacking.limit), mode="r|") as archive:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_entries_with_bounded_headers(stream)) as archive:
             for number, member in enumerate(archive):
                 if number >= most_entries:
                     raise TooLarge(f"the bundle has more than {most_entries} entries")
@@ -67,6 +83,19 @@ class _Bounded(io.RawIOBase):
         self._stream = gzip.GzipFile(fileobj=io.BytesIO(data), mode="rb")
         # Headers and padding: two blocks of 512 bytes a file, and some for long names.
         self._left = self._limit = limit + MOST_ENTRIES * 4096
+        self._header_left: int | None = None
+
+    @contextlib.contextmanager
+    def header(self) -> Iterator[None]:
+        """What is read inside is one entry's header. An extension of it is read within."""
+        if self._header_left is not None:
+            yield
+            return
+        self._header_left = LARGEST_HEADER
+        try:
+            yield
+        finally:
+            self._header_left = None
 
     def read(self, size: int = -1) -> bytes:
         chunks = []
@@ -75,9 +104,23 @@ class _Bounded(io.RawIOBase):
             self._left -= len(chunk)
             if self._left < 0:
                 raise TooLarge(f"the bundle unpacks to more than {format_size(self._limit)}")
+            if self._header_left is not None:
+                self._header_left -= len(chunk)
+                if self._header_left < 0:
+                    raise TooLarge(f"the bundle holds an entry whose header takes more than {format_size(LARGEST_HEADER)}")
             wanted -= len(chunk)
             chunks.append(chunk)
         return b"".join(chunks)
+
+
+def _entries_with_bounded_headers(stream: _Bounded) -> type[tarfile.TarInfo]:
+    class Entry(tarfile.TarInfo):
+        @classmethod
+        def fromtarfile(cls, tarfile: tarfile.TarFile) -> "Entry":
+            with stream.header():
+                return super().fromtarfile(tarfile)
+
+    return Entry
 
 
 class _Unpacking:

@@ -45,3 +45,17 @@ def bomb(size: int) -> bytes:
         for _ in range(size // 1_000_000):
             stream.write(b"\0" * 1_000_000)
     return squeezed.getvalue()
+
+
+def extended(kind: bytes, *, extensions: int, size: int) -> bytes:
+    """A model with an entry before which that many extensions of that many bytes stand, and with `size` bytes of holes' list."""
+    raw = io.BytesIO()
+    for _ in range(extensions):
+        record = b"11 path=ab\n"
+        raw.write(entry("x", kind, size=len(record)).tobuf(tarfile.USTAR_FORMAT) + record.ljust(512, b"\0"))
+    if size:
+        sparse = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n25 GNU.sparse.realsize=1\n25 GNU.sparse.name=model\n"
+        raw.write(entry("x", kind, size=len(sparse)).tobuf(tarfile.USTAR_FORMAT) + sparse.ljust(512, b"\0"))
+    holes = (b"%d\n" % (size // 4) + b"0\n" * (size // 2)) if size else b""
+    raw.write(entry("holes", tarfile.REGTYPE, size=len(holes)).tobuf() + holes.ljust(-(-len(holes) // 512) * 512, b"\0"))
+    return gzip.compress(raw.getvalue() + b"\0" * 1024)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fornada.control.bundle import read_bundle
 from fornada.core.errors import FornadaError, InvalidSpec, TooLarge
-from tests.unit.control.packing import MODEL, bomb, entry, pack, toml
+from tests.unit.control.packing import MODEL, bomb, entry, extended, pack, toml
 
 MIB = 1024 * 1024
 
@@ -152,6 +152,18 @@ def test_a_header_that_announces_gigabytes_takes_no_memory():
     long_name.size = 10**10
     with pytest.raises((TooLarge, InvalidSpec)):
         read_bundle(gzip.compress(long_name.tobuf() + b"a" * 512))
+
+
+@pytest.mark.parametrize(("extensions", "size"), [(0, 8 * MIB), (3000, 0)], ids=["a list of holes", "extensions of extensions"])
+def test_a_header_that_unfolds_in_memory_is_refused(extensions, size):
+    packed = extended(tarfile.XHDTYPE, extensions=extensions, size=size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match=r"header takes more than 64 KiB"):
+            read_bundle(packed)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+    finally:
+        tracemalloc.stop()
 
 
 def test_copies_by_links_count():
