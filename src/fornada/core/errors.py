@@ -3,6 +3,7 @@
     FornadaError
     ├── CallerFault          the request can't be served as it is; trying again won't help
     │   ├── BadRequest         5006  fails the schema, a broken body, model code raised BadRequest
+    │   ├── JsonModeUnmet      5024  the model's text is no JSON, and JSON was asked for
     │   ├── UnknownModel       5007
     │   ├── UnknownRoute       7000
     │   ├── MethodNotAllowed   7001
@@ -55,6 +56,12 @@ class BadRequest(CallerFault):
     """The input fails the model's schema, the body is broken, or model code refused this item."""
 
     code = 5006
+
+
+class JsonModeUnmet(CallerFault):
+    """JSON was asked for and the model's text is none, mostly because `max_tokens` cut it off."""
+
+    code = 5024
 
 
 class UnknownModel(CallerFault):

@@ -40,6 +40,7 @@ class Problem(NamedTuple):
 
 STATUS: dict[type[FornadaError], int] = {
     errors.BadRequest: 400,
+    errors.JsonModeUnmet: 400,
     errors.UnknownModel: 400,
     errors.UnknownRoute: 400,
     errors.MethodNotAllowed: 405,
