@@ -210,6 +210,23 @@ def test_mobilenet_knows_a_macaw_and_a_hot_dog(shipped: Callable[[str], Runner],
     assert best["label"] == label and best["score"] == pytest.approx(score, abs=0.05)
 
 
+def test_safe_pictures_are_called_safe(shipped: Callable[[str], Runner], photographs: Path) -> None:
+    # That unsafe ones are called unsafe nobody tried: no such picture can be kept here.
+    runner = shipped("nsfw")
+    for name, score in (("astronaut.png", 0.032), ("coffee.png", 0.013), ("chelsea.png", 0.002), ("rocket.jpg", 0.0)):
+        answer = runner.send((photographs / name).read_bytes(), "image/png").json
+        assert [entry["label"] for entry in answer] == ["sfw", "nsfw"]
+        assert answer[1]["score"] == pytest.approx(score, abs=0.02) and sum(each["score"] for each in answer) == pytest.approx(1, abs=1e-3)
+
+
+def test_the_shipped_safe_picture_gives_the_shipped_answer(shipped: Callable[[str], Runner]) -> None:
+    example = MODELS / "nsfw" / "example"
+    answer = shipped("nsfw").send((example / "request.jpg").read_bytes(), "image/jpeg").json
+    for got, wanted in zip(answer, json.loads((example / "answer.json").read_text()), strict=True):
+        assert got["label"] == wanted["label"] and got["score"] == pytest.approx(wanted["score"], abs=0.02)
+    assert shipped("nsfw").send(b"GIF89a", "image/gif").status == "bad_request"
+
+
 def test_its_tensors_are_reported(classifier: Runner) -> None:
     tensors = classifier.ready["tensors"]
     assert tensors["inputs"] == [{"name": "image", "dtype": "UINT8", "shape": [-1, 224, 224, 3]}]
