@@ -209,12 +209,12 @@ class Node:
         """Everything below `fornada serve`."""
         return descendants(self.process.pid)
 
-    def said(self, last: int = 60) -> str:
+    def said(self, last: int = 25) -> str:
         """The last lines of stderr, stdout and the node's log."""
         parts = []
         for path in (self.stderr, self.stdout, self.data_dir / "logs/node.log"):
             if path.exists():
-                lines = path.read_text(errors="replace").splitlines()[-last:]
+                lines = [line for line in path.read_text(errors="replace").splitlines() if '"level":"debug"' not in line][-last:]
                 parts.append(f"--- {path}\n" + "\n".join(line[:1000] for line in lines))
         return "\n".join(parts)
 
