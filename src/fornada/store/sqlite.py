@@ -2,11 +2,11 @@
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -21,7 +21,8 @@ __all__ = ["SqliteStore", "StoreUnusable"]
 
 BUSY_S = 5.0
 """How long a write waits for another process (`fornada keys`, a backup) that holds the file."""
-Value = TypeVar("Value")
+NEEDED = 64 * 1024
+"""Bytes on disk without which the store can't be opened: its index of the log takes 32 KiB."""
 
 
 class SqliteStore:
@@ -170,9 +171,6 @@ class SqliteStore:
 
     def _open(self, migrations: tuple[str, ...], now: Callable[[], float]) -> None:
         with self._unusable():
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA foreign_keys = ON")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             owner = self._db.execute("PRAGMA application_id").fetchone()[0]
             empty = not self._db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
@@ -184,6 +182,9 @@ class SqliteStore:
                 "start that release, or restore a backup"
             )
         with self._unusable():
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA foreign_keys = ON")
             (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise StoreUnusable(f"the store {self._path} is damaged ({' '.join(verdict.split())[:200]}); restore a backup")
@@ -243,9 +244,18 @@ class SqliteStore:
             raise StoreUnusable(f"the store {self._path} can't be upgraded: {error.strerror}") from None
 
     def _full(self, error: sqlite3.Error) -> DiskFull | None:
-        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        # What it can't map or cut to size it calls an I/O error, for whatever reason (SQLITE_IOERR_SHMSIZE, say).
+        full = code == sqlite3.SQLITE_FULL or (code & 0xFF == sqlite3.SQLITE_IOERR and self._free() < NEEDED)
+        if not full:
             return None
         return DiskFull(f"no space left on the disk that holds {self._folder}; free some, or run `fornada prune`", retry_after_s=60)
+
+    def _free(self) -> int:
+        try:
+            return shutil.disk_usage(self._folder).free
+        except OSError:
+            return NEEDED
 
 
 _COLUMNS = "model, digest, account, spec, folder, lock, created"

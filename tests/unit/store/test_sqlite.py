@@ -1,5 +1,6 @@
 """The SQLite driver: the conformance suite, and what concerns its file."""
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -109,8 +110,10 @@ def test_a_file_that_is_no_store_is_refused_in_one_line(path, tmp_path):
     with sqlite3.connect(foreign) as db:
         db.execute("CREATE TABLE somebody (elses)")
     db.close()
+    before = foreign.read_bytes()
     with pytest.raises(StoreUnusable, match="other program"):
         SqliteStore(foreign)
+    assert foreign.read_bytes() == before, "what is somebody else's is left alone"
     with pytest.raises(StoreUnusable, match="can't be opened"):
         SqliteStore(tmp_path / "no folder" / "store.sqlite")
 
@@ -160,6 +163,22 @@ def test_a_full_disk_is_named(path, open_sqlite):
         for number in range(500):
             put(store, version(ModelName(f"m{number}")))
     assert store.entries()[0].stable == version()
+
+
+def test_a_full_disk_is_named_at_a_start_too(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True).returncode:
+        pytest.skip("a small file system can't be mounted here (needs root)")
+    try:
+        SqliteStore(folder / "store.sqlite").close()
+        with contextlib.suppress(OSError), open(folder / "ballast", "wb", buffering=0) as ballast:
+            while True:
+                ballast.write(b"x" * 4096)
+        with pytest.raises(StoreUnusable, match=f"no space left on the disk that holds {folder}"):
+            SqliteStore(folder / "store.sqlite")
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_data_directory_may_be_moved(tmp_path):
