@@ -135,6 +135,7 @@ class Link:
         call.state = SENT
         call.sent_at = now
         call.wire = self
+        alone = not self.calls
         self.calls[call.id] = call
         self.live += 1
         head = request.head
@@ -146,7 +147,9 @@ class Link:
                 prefix = _INVOKE.pack(size, _INVOKE_KIND, 0, 0, call.id, len(head), call.deadline - now)
                 self._outbox.append(b"".join((prefix, head, piece)))
                 self._outbox_bytes += size
-                if not self._flush_due:
+                if alone:
+                    self._flush()
+                elif not self._flush_due:
                     self._flush_due = True
                     self._loop.call_soon(self._flush)
                 return
