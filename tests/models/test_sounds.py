@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import struct
 import wave
 from collections.abc import Callable
 
@@ -97,6 +98,14 @@ def test_what_is_no_wav_is_refused_and_the_model_goes_on(ear: Runner, raw: bytes
     answer = ear.send(raw, "audio/wav")
     assert answer.status == "bad_request" and ("WAV" in answer.head["message"] or "no samples" in answer.head["message"])
     assert best(ear, recording(sine()))["label"] == "Sine wave"
+
+
+def test_a_wav_of_the_extensible_kind_is_read(ear: Runner) -> None:
+    plain = recording(sine(), width=3)
+    guid = bytes.fromhex("0100000000001000800000aa00389b71")
+    fmt = b"\xfe\xff" + plain[22:36] + struct.pack("<HHI", 22, 24, 4) + guid
+    raw = b"RIFF" + struct.pack("<I", len(plain) + 24 - 8) + b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + plain[36:]
+    assert best(ear, raw) == best(ear, plain)
 
 
 def test_floats_in_a_wav_are_refused_by_name_of_what_is_taken(ear: Runner) -> None:
