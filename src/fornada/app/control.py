@@ -19,6 +19,7 @@ from fornada.app.wiring import Node
 from fornada.core.errors import DiskFull
 from fornada.core.settings import Settings
 from fornada.keeper.say import say
+from fornada.node.keeper_client import KeeperLost
 from fornada.store.unusable import StoreUnusable
 
 UNUSABLE = 78  # EX_CONFIG of sysexits.h
@@ -40,6 +41,9 @@ def main() -> int:
     except (StoreUnusable, DiskFull) as error:
         say(str(error))
         return UNUSABLE
+    except KeeperLost as error:
+        say(f"the control plane can't go on: {error}")
+        return 1
     return 0
 
 

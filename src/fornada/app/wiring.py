@@ -19,7 +19,7 @@ from fornada.core.settings import Settings
 from fornada.edge.server import Server
 from fornada.node import keeper_client
 from fornada.node.devices import inventory
-from fornada.node.keeper_client import KeeperClient
+from fornada.node.keeper_client import KeeperClient, KeeperLost
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
 from fornada.store.sqlite import SqliteStore
@@ -53,6 +53,7 @@ class Node:
         self._clock = SystemClock()
         self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         keeper.on_drain = self._drain_wanted
+        keeper.on_lost = self._keeper_lost
         # A service manager may signal every process of the service, not main alone.
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, self._drain_wanted, "signal to the control plane", settings.node.drain_s
@@ -99,7 +100,7 @@ class Node:
         return cls(settings, await keeper_client.connect(keeper_fd), environ)
 
     async def run(self) -> None:
-        """Serves until the keeper asks for a drain, and drains."""
+        """Serves until the keeper asks for a drain, and drains. Raises KeeperLost: a successor can do what this one no longer can."""
         first = self._keeper.epoch == 1
         if first:
             # Whoever starts a node may ask at once whether it lives and when it will be ready.
@@ -126,6 +127,10 @@ class Node:
         if not self._drain.done():
             self._telemetry.log.info("node.draining", reason=reason, deadline_s=deadline_s)
             self._drain.set_result(deadline_s)
+
+    def _keeper_lost(self, lost: KeeperLost) -> None:
+        if not self._drain.done():
+            self._drain.set_exception(lost)
 
     async def _greet(self) -> None:
         ready.announce(self._url, self._data_dir, self._isolation)

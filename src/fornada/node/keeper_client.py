@@ -29,7 +29,7 @@ RETRY_S = 0.05
 
 
 class KeeperLost(Exception):
-    """The keeper has gone or speaks another language: the control plane can't go on, and will be ended with all the others."""
+    """The keeper has gone or speaks another language: this control plane can't go on. Where the keeper lives, a successor can."""
 
 
 async def connect(fd: int) -> "KeeperClient":
