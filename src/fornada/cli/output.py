@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fornada.cli.printable import printable
+from fornada.cli.printable import escaped, printable
 
 STATE_COLOURS = {"ready": "green", "pending": "yellow", "asleep": "cyan", "stopping": "yellow", "stopped": "dim", "failed": "red"}
 WIDEST = 60
@@ -17,13 +17,17 @@ WIDEST = 60
 
 def print_json(value: Any) -> None:
     """One JSON value: indented for eyes, on one line for programs."""
-    indent = 2 if sys.stdout.isatty() else None
-    click.echo(json.dumps(value, ensure_ascii=False, indent=indent))
+    click.echo(json_text(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def print_json_line(value: Any) -> None:
     """One item of a sequence that is printed while it comes: always one line."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+    click.echo(json_text(value))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON without a character that a terminal would obey: json.dumps leaves some that lie beyond ASCII."""
+    return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:

@@ -1,13 +1,12 @@
 """How an answer of a model is shown to a person."""
 
-import json
 import math
 import sys
 from typing import Any
 
 import click
 
-from fornada.cli.output import print_table
+from fornada.cli.output import json_text, print_table
 from fornada.cli.printable import printable
 
 SHOWN = 4
@@ -25,7 +24,7 @@ def show(result: Any) -> None:
     elif isinstance(result, str):
         click.echo(shown(result))
     else:
-        click.echo(json.dumps(result, ensure_ascii=False, indent=2))
+        click.echo(json_text(result, indent=2))
 
 
 def piece(item: Any) -> tuple[str, bool]:
@@ -38,7 +37,7 @@ def piece(item: Any) -> tuple[str, bool]:
             delta = choices[0].get("delta")
             if isinstance(delta, dict):
                 return str(delta.get("content") or ""), True
-    return json.dumps(item, ensure_ascii=False), False
+    return json_text(item), False
 
 
 def shown(text: str) -> str:
@@ -73,7 +72,7 @@ def _are_embeddings(result: Any) -> bool:
 
 def _show_embeddings(result: dict[str, Any]) -> None:
     pooling = f", pooling {result['pooling']}" if result.get("pooling") else ""
-    click.echo(f"{' x '.join(map(str, result['shape']))} numbers{pooling}")
+    click.echo(printable(f"{' x '.join(map(str, result['shape']))} numbers{pooling}"))
     for index, vector in enumerate(result["data"]):
         numbers = [x for x in vector if x is not None]
         length = math.sqrt(sum(x * x for x in numbers))

@@ -93,6 +93,7 @@ def test_bytes_are_not_spilt_on_a_terminal(node: FakeNode):
     assert "5 bytes of image/png, nothing for a terminal; --output answer.png saves it" in seen.text
 
 
+ASK = f"/client/v4/accounts/local/ai/run/{NAME}"
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 
 
@@ -106,3 +107,15 @@ def test_a_model_can_not_drive_the_terminal(node: FakeNode):
         raw = on_a_terminal(*args, url=node.url).raw
         assert "owned" in raw, args
         assert not {"\x1b]0", "\x1b[2J", "\x9b", "\u202e"} & {raw[i : i + n] for n in (1, 3, 4) for i in range(len(raw))}, args
+
+
+@pytest.mark.parametrize("result", [{"answer": EVIL}, {"shape": [EVIL], "data": [], "pooling": EVIL}], ids=["any JSON", "vectors"])
+@pytest.mark.parametrize("args", [[], ["--json"]], ids=["for eyes", "as JSON"])
+def test_nor_by_an_answer_of_another_shape(node: FakeNode, result: object, args: list[str]):
+    node.on("GET", PATH, say(model()))
+    node.on("POST", ASK, say({"result": result, "success": True}))
+    seen = on_a_terminal("run", NAME, *args, url=node.url)
+    assert "owned" in seen.raw
+    assert not {"\x1b", "\x9b", "\u202e"} & set(seen.raw)
+    if args:
+        assert json.loads(seen.raw) == result
