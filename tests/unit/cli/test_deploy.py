@@ -157,8 +157,8 @@ def test_the_limit_is_named_and_the_nodes_own_is_believed(cli: Cli, node: FakeNo
 
 def versions(state: str, why: str = "") -> list[dict[str, object]]:
     return [
-        {"version": OLD, "labels": ["stable"], "state": "ready", "why": "", "created": None},
-        {"version": NEW, "labels": [], "state": state, "why": why, "created": None},
+        {"version": OLD, "labels": [], "state": "ready", "why": "", "created": None},
+        {"version": NEW, "labels": ["stable"], "state": state, "why": why, "created": None},
     ]
 
 
@@ -216,6 +216,16 @@ def test_wait_tells_why_a_second_version_failed_and_that_the_first_goes_on(cli: 
     assert result.exit_code == 1
     assert f"version {NEW[:12]} of {NAME} can't be loaded: ImportError: no x (the model's fault)" in line(result)
     assert f"version {OLD[:12]} goes on serving" in line(result)
+
+
+def test_wait_does_not_wait_for_what_another_deploy_has_superseded(cli: Cli, node: FakeNode, folder: Path):
+    accepts(node)
+    third = [{"version": "ef" * 32, "labels": ["stable"], "state": "ready", "why": "", "created": None}]
+    node.on("POST", f"{PATH}/load", say(model(NAME, version="ef" * 32)))
+    node.on("GET", PATH, say(model(NAME, version="ef" * 32, versions=[{**each, "labels": []} for each in versions("stopped")] + third)))
+    result = cli("deploy", folder, "--wait")
+    assert result.exit_code == 1
+    assert f"version {NEW[:12]} of {NAME} is no longer the wanted one: version efefefefefef has taken its place" in line(result)
 
 
 def test_a_canary_is_not_waited_for(cli: Cli, node: FakeNode, folder: Path):

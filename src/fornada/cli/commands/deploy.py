@@ -73,6 +73,7 @@ def _wait(node: Node, model: str, version: str) -> dict[str, Any]:
         if found.get("version") == version:
             return found
         _fail_beside_another(found, version)
+        _fail_if_superseded(found, version)
         time.sleep(ASK_EVERY_S)
 
 
@@ -86,3 +87,13 @@ def _fail_beside_another(found: dict[str, Any], version: str) -> None:
                 f"(the model's fault); version {version_digits(serving)} goes on serving; 'fornada logs {found.get('name')}' shows more; "
                 "mend it and deploy again"
             )
+
+
+def _fail_if_superseded(found: dict[str, Any], version: str) -> None:
+    """Raises CommandFailed where somebody deployed, rolled back or removed meanwhile: `version` would be waited for in vain."""
+    wanted = next((entry.get("version") for entry in found.get("versions") or [] if "stable" in (entry.get("labels") or [])), version)
+    if wanted != version:
+        raise CommandFailed(
+            f"version {version_digits(version)} of {found.get('name')} is no longer the wanted one: version {version_digits(wanted)} has "
+            f"taken its place (another deploy's doing); 'fornada versions {found.get('name')}' shows all"
+        )
