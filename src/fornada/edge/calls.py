@@ -91,6 +91,8 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     """The model as the path spells it, decoded; empty where the body names it."""
     reference: Reference | None = None
     query: dict[str, str] = {}
+    shown_query: str = ""
+    """JSON of the query as model code sees it; empty where there is none."""
     error: FornadaError | None = None
     """What the path or the query can't be."""
 

@@ -15,6 +15,8 @@ from fornada.edge.ids import echoable
 
 LONGEST_TIMEOUT_MS = 24 * 3600 * 1000
 LONGEST_AFFINITY = 256
+SMALL_BODY = 16 * 1024
+"""Bodies up to here are read without asking the route for its limit first; the route checks it afterwards."""
 # Not for model code: what speaks of the connection, and whatever may hold a secret.
 _HOP = frozenset(
     (
@@ -53,6 +55,7 @@ class Facts:
         "fields",
         "forwarded",
         "media_type",
+        "plain",
         "preflight",
         "refusal",
         "request_id",
@@ -79,6 +82,8 @@ class Facts:
         self.cors = b""
         """Response header lines that let a page read the answer."""
         self.preflight = False
+        self.plain = False
+        """Nothing about it is special: no refusal, no chunks, no expectation, a small body or none."""
         self.forwarded = "{}"
         """JSON object of the headers that model code may see."""
 
@@ -102,6 +107,8 @@ def read_facts(fields: Sequence[tuple[bytes, bytes]], authenticator: Authenticat
         _read(facts, named, authenticator, old=old)
     except FornadaError as refusal:
         facts.refusal = facts.refusal or refusal
+    special = facts.refusal or facts.chunked or facts.upgrade or facts.expect_continue
+    facts.plain = not special and (facts.content_length or 0) <= SMALL_BODY
     return facts
 
 

@@ -4,6 +4,7 @@ import itertools
 import os
 
 LONGEST = 128
+_SEED_BYTES = 14
 
 
 class Ids:
@@ -13,13 +14,14 @@ class Ids:
     """
 
     def __init__(self, seed: bytes | None = None) -> None:
-        """`seed`: 9 bytes or more of chance; None draws them."""
-        digits = (os.urandom(9) if seed is None else seed).hex()
+        """`seed`: 14 bytes or more of chance; None draws them."""
+        digits = (os.urandom(_SEED_BYTES) if seed is None else seed).hex()
         self._prefix = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:18]}-"
-        self._next = itertools.count(1).__next__
+        # From a number of 12 digits on: padding would cost as much as all the rest.
+        self._next = itertools.count(0x100000000000 + int(digits[18:28], 16)).__next__
 
     def trace(self) -> str:
-        return f"{self._prefix}{self._next():012x}"
+        return "%s%x" % (self._prefix, self._next())  # noqa: UP031 - a third faster than an f-string here
 
 
 def echoable(value: bytes) -> str | None:

@@ -31,17 +31,16 @@ class Invoker:
         self,
         exchange: Exchange,
         sink: Sink,
-        *,
         resolved: Resolved,
         account: AccountId,
         body: Sequence[bytes],
+        *,
         parts: Sequence[tuple[str, int]] = (),
         type: str = "application/json",
-        query: str = "",
         stream: bool = False,
         reject_if_busy: bool = False,
     ) -> None:
-        """Hands the request over. `query`: JSON object of the query, or empty."""
+        """Hands the request over."""
         facts = exchange.facts
         timeout_s = facts.timeout_s
         request = InferenceRequest(
@@ -51,7 +50,7 @@ class Invoker:
             model=resolved.entry.name,
             version=resolved.version,
             deadline=None if timeout_s is None else Instant(self.clock.now() + timeout_s),
-            head=invoke_head(exchange, account, parts, type, query, stream),
+            head=invoke_head(exchange, account, parts, type, stream),
             body=body,
             stream=stream,
             reject_if_busy=reject_if_busy,
@@ -60,7 +59,7 @@ class Invoker:
         exchange.hold(self.submit(request, sink))
 
 
-def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int]], type: str, query: str, stream: bool) -> bytes:
+def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int]], type: str, stream: bool) -> bytes:
     """An InvokeHead as JSON. Put together from pieces: most of it is the same in every request of a connection."""
     trace_id = exchange.trace_id
     request_id = exchange.request_id
@@ -69,8 +68,8 @@ def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int
         more += f',"type":{quoted(type)}'
     if parts:
         more += f',"parts":{msgspec.json.encode(parts).decode()}'
-    if query:
-        more += f',"query":{query}'
+    if exchange.target.shown_query:
+        more += f',"query":{exchange.target.shown_query}'
     if stream:
         more += ',"stream":true'
     shown = f'"{request_id}"' if request_id is trace_id else quoted(request_id)

@@ -38,6 +38,7 @@ class Contract:
         "objects_only",
         "open",
         "output",
+        "plain",
         "properties",
         "raw",
         "required",
@@ -61,6 +62,8 @@ class Contract:
         self.raw = task.raw
         self.binary = frozenset(task.binary)
         self.open = _lets_everything_through(self.input)
+        self.plain = self.open and not self.binary and self.input.get("type") == "object"
+        """An object, whatever is in it: the runner gets the body as it came."""
         self.objects_only = self.input.get("type") == "object"
         self.validator = None if self.open else compiled(self._checked())
 

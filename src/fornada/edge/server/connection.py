@@ -17,8 +17,8 @@ import httptools
 
 from fornada.core.errors import BadRequest, FornadaError, HeadersTooLarge, InternalFault, TooLarge, TooSlow, Unavailable
 from fornada.core.resources import format_size
-from fornada.edge.calls import JSON_TYPE
-from fornada.edge.headers import Facts, read_facts
+from fornada.edge.calls import JSON_TYPE, Target
+from fornada.edge.headers import SMALL_BODY, Facts, read_facts
 from fornada.edge.problems import problem
 from fornada.edge.server.asgi import ColdExchange
 from fornada.edge.server.exchange import HotExchange
@@ -30,8 +30,6 @@ from fornada.edge.targets import authority_of, origin_form
 
 USUAL_URL = 1024
 """Bytes of a request's target up to which its length is no matter."""
-SMALL_BODY = 16 * 1024
-"""Bodies up to here are read without asking the route for its limit first; the route checks it afterwards."""
 DRAIN_BYTES = 64 * 1024 * 1024
 """Bytes of a refused body that are thrown away so that the connection stays usable."""
 LINGER_BYTES = 1024 * 1024
@@ -57,6 +55,10 @@ class Connection(asyncio.Protocol):
     """See the module's docstring."""
 
     __slots__ = (
+        "_again_facts",
+        "_again_keep",
+        "_again_target",
+        "_again_url",
         "_complete",
         "_deferred",
         "_facts",
@@ -71,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_parser",
         "_phase",
         "_pipeline",
+        "_seen_headers",
         "_since",
         "_thrown",
         "_told",
@@ -94,6 +97,13 @@ class Connection(asyncio.Protocol):
         self._fields: list[tuple[bytes, bytes]] | None = None
         self._facts: Facts | None = None
         """What `_fields` say; most often also what the next request's headers say."""
+        self._again_url: bytes | None = None
+        """Target of the last request where it was of a hot route and in nothing special; with it go the next three."""
+        self._again_facts: Facts
+        self._again_target: Target
+        self._again_keep = True
+        self._seen_headers = self._headers
+        """As of the last tick."""
         self._head_size = 0
         """Bytes received of headers that aren't complete."""
         self._complete = False
@@ -160,7 +170,6 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._phase = _HEAD
-        self._since = self.shared.now
         self._url = b""
         self._headers = []
 
@@ -172,14 +181,23 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._phase = _BODY
-        self._fresh = False
         if self._last:
             return
         shared = self.shared
-        self._head_size = 0
         fields = self._headers
         url = self._url
         parser = self._parser
+        if url == self._again_url and fields == self._fields and shared.open and parser.get_method() == b"POST":
+            # The head of the request before, byte for byte: everything that follows from it is known.
+            if parser.get_http_version() == "1.1":
+                self._incoming = HotExchange(
+                    shared, self._pipeline, self._again_facts, self._again_target, shared.trace(), self._again_keep
+                )
+                self._limit = SMALL_BODY
+                return
+        self._fresh = False
+        self._head_size = 0
+        self._again_url = None
         old = parser.get_http_version() != "1.1"
         facts = self._facts
         if facts is None or fields != self._fields or old or url[0] != 47 or len(url) > USUAL_URL:
@@ -192,16 +210,18 @@ class Connection(asyncio.Protocol):
             return  # the parser stops behind this head, and says so
         keep_alive = parser.should_keep_alive()
         method = parser.get_method()
-        trace_id = shared.ids.trace()
+        trace_id = shared.trace()
         target = shared.targets.find(url) if method == b"POST" else None
         exchange: Exchange
         refusal = facts.refusal
         if target is not None:
-            exchange = HotExchange(shared, self._pipeline, facts, target, trace_id, keep_alive, old)
+            exchange = HotExchange(shared, self._pipeline, facts, target, trace_id, keep_alive, old=old)
             refusal = refusal or target.error
+            if facts.plain and refusal is None and facts is self._facts and len(url) <= USUAL_URL:
+                self._again_url, self._again_facts, self._again_target, self._again_keep = url, facts, target, keep_alive
         else:
             exchange = ColdExchange(shared, self._pipeline, facts, method, url, trace_id, keep_alive, old)
-        if not shared.accepting or shared.draining:
+        if not shared.open:
             refusal = refusal or shared.refusal(method, origin_form(url))
         self._incoming = exchange
         self._limit = SMALL_BODY
@@ -234,7 +254,6 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._phase = _IDLE
         self._complete = True
-        self._since = self.shared.now
         exchange = self._incoming
         if exchange is not None:
             self._incoming = None
@@ -264,6 +283,11 @@ class Connection(asyncio.Protocol):
         """Called every tick: ends what takes too long."""
         now = self.shared.now
         settings = self.shared.settings
+        if self._headers is not self._seen_headers:  # each request has a list of its own: there was one since the last tick
+            self._seen_headers = self._headers
+            self._fresh = self._fresh and self._phase is _HEAD
+            if self._phase is not _HEAD:
+                self._since = now
         waited = now - self._since
         if self._pipeline.stalled(now):
             self.abort()
@@ -278,7 +302,9 @@ class Connection(asyncio.Protocol):
         elif self._phase is _BODY:
             if waited > settings.body_timeout_s:
                 self._refuse_all(TooSlow(f"no byte of the body came for {settings.body_timeout_s:g} s"))
-        elif self._pipeline.empty and waited > settings.idle_timeout_s and self._transport is not None:
+        elif not self._pipeline.empty:
+            self._since = now
+        elif waited > settings.idle_timeout_s and self._transport is not None:
             self._transport.close()
 
     # -- refusals
@@ -329,12 +355,13 @@ class Connection(asyncio.Protocol):
             return
         if not self._pipeline.empty:
             self._deferred = refusal
+            self._pipeline.ending = True
             return
         if self._told:
             self._linger()
             return
         shared = self.shared
-        trace_id = shared.ids.trace()
+        trace_id = shared.trace()
         found = problem(refusal, shared.cold.style(self._url.decode("latin-1")), trace_id)
         shared.observer.answered(
             request_id=trace_id, trace_id=trace_id, method="", route="", status=found.status, error=refusal, seconds=0.0
@@ -379,6 +406,8 @@ class Connection(asyncio.Protocol):
     def _bound_the_rest(self, size: int, before: Phase) -> None:
         """The request isn't complete: bounds what comes beside its body, and notes that something came."""
         limit = self.shared.settings.header_bytes
+        if before is _IDLE or self._complete:
+            self._since = self.shared.now
         if self._phase is _HEAD:
             # Where another request ended in the same bytes nobody knows how many of them are this head's: the next ones count.
             self._head_size += 0 if self._complete else size
@@ -396,8 +425,7 @@ class Connection(asyncio.Protocol):
     # -- resting, leaving, ending
 
     def _rest(self) -> None:
-        """Nothing is left to answer."""
-        self._since = self.shared.now
+        """Nothing is left to answer, and something else is to be told."""
         if self._deferred is not None:
             self._refuse_all(self._deferred)
 

@@ -39,33 +39,29 @@ _STARTED, _STREAMING, _DONE, _LEFT = State.STARTED, State.STREAMING, State.DONE,
 class HotExchange:
     """One request. Its connection's pipeline keeps answers in the order of requests."""
 
-    __slots__ = (
-        "chunks",
-        "early",
-        "facts",
-        "held",
-        "keep_alive",
-        "meter",
-        "old",
-        "output",
-        "owed",
-        "pipeline",
-        "request_id",
-        "shared",
-        "size",
-        "started",
-        "state",
-        "target",
-        "ticket",
-        "trace_id",
-        "unwanted",
-    )
+    # Attributes that most requests never change stay on the class: making the object is on the way of every request.
     exclusive = False
     """Whether it must be alone on its connection (see ColdExchange)."""
+    state = State.RECEIVING
+    size = 0
+    started = 0.0
+    meter: Meter | None = None
+    ticket: Ticket | None = None
+    early: FornadaError | None = None
+    """Refused before the body was read."""
+    held = b""
+    """The head of a stream whose first piece hasn't come yet."""
+    output: list[bytes] | None = None
+    """What waits for the answers of earlier requests of the connection."""
+    owed = 0
+    """Bytes of the stream that the ticket hasn't been told of yet."""
+    unwanted = False
+    """The caller was refused while the work goes on."""
 
     def __init__(
-        self, shared: Shared, pipeline: Pipeline, facts: Facts, target: Target, trace_id: str, keep_alive: bool, old: bool
+        self, shared: Shared, pipeline: Pipeline, facts: Facts, target: Target, trace_id: str, keep_alive: bool, *, old: bool = False
     ) -> None:
+        """`old`: HTTP/1.0."""
         self.shared = shared
         self.pipeline = pipeline
         self.facts = facts
@@ -75,21 +71,6 @@ class HotExchange:
         self.keep_alive = keep_alive
         self.old = old
         self.chunks: list[bytes] = []
-        self.size = 0
-        self.meter: Meter | None = None
-        self.ticket: Ticket | None = None
-        self.state = State.RECEIVING
-        self.started = 0.0
-        self.early: FornadaError | None = None
-        """Refused before the body was read."""
-        self.held = b""
-        """The head of a stream whose first piece hasn't come yet."""
-        self.output: list[bytes] | None = None
-        """What waits for the answers of earlier requests of the connection."""
-        self.owed = 0
-        """Bytes of the stream that the ticket hasn't been told of yet."""
-        self.unwanted = False
-        """The caller was refused while the work goes on."""
 
     def start(self) -> None:
         """The request is complete, or refused early: hands it to its door."""
@@ -123,14 +104,15 @@ class HotExchange:
         if self.state is not _STARTED:
             return
         self.state = _DONE
+        shared = self.shared
         if self.meter is not None:
             self.meter.done(OK if is_success(status) else REFUSED_BY_MODEL, monotonic() - self.started, run_s)
-        if self.shared.verbose:
+        if shared.verbose:
             self._tell(status, None)
-        length = 0
+        size = 0
         for part in parts:
-            length += len(part)
-        self.pipeline.answered(self, b"".join((self._head(status, lines), b"content-length: %d\r\n\r\n" % length, *parts)))
+            size += len(part)
+        self.pipeline.answered(self, b"".join((self._head(status, lines), b"content-length: %d\r\n\r\n" % size, *parts)))
 
     def fail(self, error: FornadaError, *, from_model: bool = False) -> None:
         if self.state is not _STARTED:

@@ -52,16 +52,18 @@ class Turn(Protocol):
 class Pipeline:
     """See the module's docstring."""
 
-    __slots__ = ("_advancing", "_on_close", "_on_idle", "_stalled", "parked", "paused", "reading", "running", "transport")
+    __slots__ = ("_advancing", "_on_close", "_on_idle", "_stalled", "ending", "parked", "paused", "reading", "running", "transport")
 
     def __init__(self, *, on_close: Callable[[], None], on_idle: Callable[[], None]) -> None:
-        """`on_close`: an answer that ends the connection was written. `on_idle`: nothing is left to answer."""
+        """`on_close`: an answer that ends the connection was written. `on_idle`: nothing is left to answer, where `ending` asks for it."""
         self.transport: asyncio.Transport | None = None
         self.running: deque[Turn] = deque()
         self.parked: deque[Turn] = deque()
         self.paused = False
         """The transport has more to send than it likes."""
         self.reading = True
+        self.ending = False
+        """Once nothing is left to answer, `on_idle` is to be called."""
         self._advancing = False
         self._stalled: tuple[int, float] | None = None
         self._on_close = on_close
@@ -104,7 +106,7 @@ class Pipeline:
             self._on_close()
         elif running or self.parked:
             self._advance()
-        else:
+        elif self.ending:
             self._on_idle()
 
     def wrote(self, turn: Turn, data: bytes) -> bool:
@@ -188,7 +190,7 @@ class Pipeline:
             turn.start()
         self._advancing = False
         self._read_on()
-        if not running and not parked:
+        if self.ending and not running and not parked:
             self._on_idle()
 
     def _read_no_further(self) -> None:

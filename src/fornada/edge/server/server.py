@@ -99,6 +99,7 @@ class Server:
         """From now on new requests are refused and idle connections end; what runs goes on."""
         if self._shared is not None and not self._shared.draining:
             self._shared.draining = True
+            self._shared.open = False
             for connection in tuple(self._shared.connections):
                 connection.stop_taking()
 

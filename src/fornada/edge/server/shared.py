@@ -57,7 +57,7 @@ class Shared:
         self.cold = cold
         self.app = app
         self.loop = loop
-        self.ids = Ids()
+        self.trace = Ids().trace
         self.unnamed = observer.meter("")
         """Counts refusals of requests whose model was never known."""
         self.verbose = observer.verbose
@@ -69,7 +69,8 @@ class Shared:
         self.now = time.monotonic()
         """As of the last tick: enough for timeouts of seconds."""
         self.draining = False
-        self.accepting = False
+        self.open = False
+        """Whether new requests may come. Looked at for each one, so it is one word: the node accepts, and doesn't drain."""
         self._operations = operations
         self.tick()
 
@@ -78,16 +79,14 @@ class Shared:
         self.now = time.monotonic()
         self.lines.turn(self.clock.wall())
         health = self._operations.health()
-        self.accepting = health.accepting and not health.draining
+        self.open = health.accepting and not health.draining and not self.draining
 
     def refusal(self, method: bytes, path: bytes) -> FornadaError | None:
         """Why a new request can't be taken now."""
-        if self.accepting and not self.draining:
-            return None
         if not self.draining:
             self.tick()  # while it starts, each request looks again: the first one after the start must not be refused
-            if self.accepting:
-                return None
+        if self.open:
+            return None
         if method in (b"GET", b"HEAD") and path.decode("latin-1").startswith(OPEN_WHILE_DRAINING):
             return None
         return Unavailable("the node is shutting down" if self.draining else "the node isn't accepting requests", retry_after_s=1)

@@ -126,9 +126,9 @@ class EmbeddingsDoor:
             VectorsSink(
                 exchange, model=asked.model, count=len(texts), base64=asked.encoding_format == "base64", dimensions=asked.dimensions
             ),
-            resolved=resolved,
-            account=account,
-            body=(msgspec.json.encode(given),),
+            resolved,
+            account,
+            (msgspec.json.encode(given),),
         )
 
 

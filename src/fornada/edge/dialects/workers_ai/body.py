@@ -89,9 +89,8 @@ def read_json(body: bytes, contract: Contract) -> Input:
 
 def from_fields(fields: Fields, contract: Contract, *, options: Options, body: bytes | None) -> Input:
     """Inputs out of the fields of a JSON object; `body` is their text where it is still whole."""
-    stream = fields.get("stream")
-    streams = stream is not None and bytes(stream) in _TRUE
-    if contract.open and not contract.binary:
+    streams = "stream" in fields and is_true(fields["stream"])
+    if contract.plain:
         return Input((encode(fields) if body is None else body,), (), JSON, streams, options.reject_if_busy)
     files: dict[str, bytes] = {}
     if contract.binary:
@@ -103,6 +102,11 @@ def from_fields(fields: Fields, contract: Contract, *, options: Options, body: b
     if not contract.open:
         contract.check({**{name: value_of(raw) for name, raw in fields.items()}, **dict.fromkeys(files, "")})
     return _pieces(encode(fields) if body is None else body, files, streams, options)
+
+
+def is_true(raw: msgspec.Raw) -> bool:
+    """Whether a field says true; some clients say it in quotes."""
+    return bytes(raw) in _TRUE
 
 
 def read_options(raw: msgspec.Raw) -> Options:

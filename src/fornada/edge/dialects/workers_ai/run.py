@@ -9,7 +9,7 @@ from fornada.core.resources import format_size
 from fornada.edge.auth import account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import RunSink
-from fornada.edge.dialects.workers_ai.body import Input, check_tags, no_queue, read_body, read_json, read_options
+from fornada.edge.dialects.workers_ai.body import Input, check_tags, is_true, no_queue, read_body, read_json, read_options
 from fornada.edge.invoke import Invoker, quoted
 from fornada.edge.json_bodies import fields_of, value_of
 from fornada.edge.problems import Style
@@ -44,7 +44,15 @@ class RunDoor:
                 check_tags(tags.split(","))
         except FornadaError as error:
             return Target(door=self, style=Style.ENVELOPE, error=error)
-        return Target(door=self, style=Style.ENVELOPE, account=account, name=name, reference=reference, query=parameters)
+        return Target(
+            door=self,
+            style=Style.ENVELOPE,
+            account=account,
+            name=name,
+            reference=reference,
+            query=parameters,
+            shown_query=quoted(parameters) if parameters else "",
+        )
 
     def limit(self, target: Target) -> int:
         if target.reference is None:
@@ -70,24 +78,30 @@ class RunDoor:
             exchange.meter = contract.meter
             if exchange.size > contract.max_body:
                 raise too_large(contract.max_body)
+            body = exchange.body()
+            if contract.plain and body[:1] == b"{":
+                # Most requests of models with an interface of their own: checked for being JSON, and passed on as they are.
+                fields = fields_of(body)
+                if "options" not in fields:
+                    stream = "stream" in fields and is_true(fields["stream"])
+                    self._invoker.run(exchange, RunSink(exchange, stream=stream), resolved, account, (body,), stream=stream)
+                    return
             facts = exchange.facts
-            given = read_body(exchange.body(), facts.content_type, facts.media_type, target.query, contract)
+            given = read_body(body, facts.content_type, facts.media_type, target.query, contract)
         except FornadaError as error:
             exchange.fail(error)
             return
         self._run(exchange, resolved, account, given)
 
     def _run(self, exchange: Exchange, resolved: Resolved, account: AccountId, given: Input) -> None:
-        query = exchange.target.query
         self._invoker.run(
             exchange,
             RunSink(exchange, stream=given.stream),
-            resolved=resolved,
-            account=account,
-            body=given.body,
+            resolved,
+            account,
+            given.body,
             parts=given.parts,
             type=given.type,
-            query=quoted(query) if query else "",
             stream=given.stream,
             reject_if_busy=given.reject_if_busy,
         )
