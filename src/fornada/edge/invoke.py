@@ -11,6 +11,8 @@ from fornada.core.requests import InferenceRequest, Sink
 from fornada.edge.calls import Exchange, Target
 from fornada.edge.validation import Contracts
 
+JSON = "application/json"
+
 
 class Invoker:
     """What a door needs to have requests run."""
@@ -36,7 +38,7 @@ class Invoker:
         body: Sequence[bytes],
         *,
         parts: Sequence[tuple[str, int]] = (),
-        type: str = "application/json",
+        type: str = JSON,
         stream: bool = False,
         reject_if_busy: bool = False,
     ) -> None:
@@ -63,19 +65,20 @@ def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int
     """An InvokeHead as JSON. Put together from pieces: most of it is the same in every request of a connection."""
     trace_id = exchange.trace_id
     request_id = exchange.request_id
+    query = exchange.target.shown_query
     more = ""
-    if type != "application/json":
-        more += f',"type":{quoted(type)}'
-    if parts:
-        more += f',"parts":{msgspec.json.encode(parts).decode()}'
-    if exchange.target.shown_query:
-        more += f',"query":{exchange.target.shown_query}'
-    if stream:
-        more += ',"stream":true'
+    if stream or query or parts or type != JSON:
+        more = "".join(
+            (
+                f',"type":{quoted(type)}' if type != JSON else "",
+                f',"parts":{quoted(parts)}' if parts else "",
+                f',"query":{query}' if query else "",
+                ',"stream":true' if stream else "",
+            )
+        )
     shown = f'"{request_id}"' if request_id is trace_id else quoted(request_id)
-    return (
-        f'{{"request_id":{shown},"trace_id":"{trace_id}","account":{quoted_account(account)},"headers":{exchange.facts.forwarded}{more}}}'
-    ).encode()
+    named = _ACCOUNTS.get(account) or quoted_account(account)
+    return f'{{"request_id":{shown},"trace_id":"{trace_id}","account":{named},"headers":{exchange.facts.forwarded}{more}}}'.encode()
 
 
 def quoted(value: Any) -> str:
@@ -89,9 +92,7 @@ _MOST_ACCOUNTS = 1024
 
 def quoted_account(account: str) -> str:
     """An account's id as JSON text; kept, since there are few of them."""
-    found = _ACCOUNTS.get(account)
-    if found is None:
-        if len(_ACCOUNTS) >= _MOST_ACCOUNTS:
-            _ACCOUNTS.clear()
-        found = _ACCOUNTS[account] = quoted(account)
+    if len(_ACCOUNTS) >= _MOST_ACCOUNTS:
+        _ACCOUNTS.clear()
+    found = _ACCOUNTS[account] = quoted(account)
     return found

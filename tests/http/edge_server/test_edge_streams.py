@@ -161,10 +161,19 @@ def test_what_a_reader_takes_is_given_back_to_the_model_and_no_more(edge: Served
 
 
 def test_collected_items_are_taken_at_once_and_bounded(edge: Served):
-    edge.inference.behaviour = items(*[b'"' + b"x" * 1_000_000 + b'"'] * 3)
-    assert len(edge.run({}).result["items"]) == 3
-    assert edge.inference.last.taken == 3 * 1_000_002
-    edge.inference.behaviour = items(*[b'"' + b"x" * 1_000_000 + b'"'] * 70)
+    item = b'"' + b"x" * 1_000_000 + b'"'
+    edge.inference.behaviour = stay_silent
+    with edge.connect(timeout_s=20) as connection:
+        connection.send_request("POST", A, b"{}")
+        until(lambda: edge.inference.requests)
+        submitted = edge.inference.last
+        edge.tell(submitted.sink.stream_begins, AnswerHead())
+        for number in range(1, 4):
+            edge.tell(submitted.sink.item, item)
+            assert submitted.taken == number * len(item)
+        edge.tell(submitted.sink.stream_ends, None)
+        assert len(connection.read_response().result["items"]) == 3
+    edge.inference.behaviour = items(*[item] * 70)
     response = edge.run({})
     assert (response.status, response.code) == (500, 3103)
     assert "stream" in response.message

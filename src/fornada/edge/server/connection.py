@@ -257,7 +257,12 @@ class Connection(asyncio.Protocol):
         exchange = self._incoming
         if exchange is not None:
             self._incoming = None
-            self._pipeline.take(exchange)
+            pipeline = self._pipeline
+            if pipeline.running or pipeline.parked or pipeline.paused:
+                pipeline.take(exchange)
+            else:
+                pipeline.running.append(exchange)
+                exchange.start()
         else:
             self._told = False
 

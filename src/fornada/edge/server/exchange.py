@@ -70,6 +70,8 @@ class HotExchange:
         self.request_id = facts.request_id or trace_id
         self.keep_alive = keep_alive
         self.old = old
+        self.usual = keep_alive and not old and not facts.cors
+        """Its answer needs no header lines of its own."""
         self.chunks: list[bytes] = []
 
     def start(self) -> None:
@@ -92,32 +94,40 @@ class HotExchange:
         return self.state is _DONE
 
     def hold(self, ticket: Ticket) -> None:
-        """Keeps the caller's hold on the submitted request."""
+        """Keeps the caller's hold on the submitted request until it is answered; longer, the two would keep one another alive."""
         if self.state is _LEFT or self.unwanted:
             ticket.leave()
-            return
-        self.ticket = ticket
-        if self.owed:
-            self.settle()
+        elif self.state is not _DONE:
+            self.ticket = ticket
+            if self.owed:
+                self.settle()
 
     def reply(self, status: int, lines: bytes, parts: tuple[bytes | memoryview, ...], run_s: float) -> None:
         if self.state is not _STARTED:
             return
         self.state = _DONE
+        self.ticket = None
         shared = self.shared
         if self.meter is not None:
-            self.meter.done(OK if is_success(status) else REFUSED_BY_MODEL, monotonic() - self.started, run_s)
+            self.meter.done(OK if status == 200 or is_success(status) else REFUSED_BY_MODEL, monotonic() - self.started, run_s)
         if shared.verbose:
             self._tell(status, None)
         size = 0
         for part in parts:
             size += len(part)
-        self.pipeline.answered(self, b"".join((self._head(status, lines), b"content-length: %d\r\n\r\n" % size, *parts)))
+        trace_id = self.trace_id
+        if lines is JSON_TYPE and status == 200 and self.request_id is trace_id and self.usual and shared.open:
+            trace = trace_id.encode()
+            head = b"%bcf-ai-req-id: %b\r\nx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (shared.lines.ok_json, trace, trace, size)
+        else:
+            head = b"%bcontent-length: %d\r\n\r\n" % (self._head(status, lines), size)
+        self.pipeline.answered(self, b"".join((head, *parts)))
 
     def fail(self, error: FornadaError, *, from_model: bool = False) -> None:
         if self.state is not _STARTED:
             return
         self.state = _DONE
+        self.ticket = None
         found = problem(error, self.target.style, self.trace_id, from_model=from_model)
         if found.close:
             self.keep_alive = False
@@ -132,10 +142,11 @@ class HotExchange:
         return self.state is _STREAMING and not self.held
 
     def give_up(self, error: FornadaError) -> None:
-        self.fail(error, from_model=True)
+        ticket = self.ticket
         self.unwanted = True
-        if self.ticket is not None:
-            self.ticket.leave()
+        self.fail(error, from_model=True)
+        if ticket is not None:
+            ticket.leave()
 
     def begin(self, lines: bytes) -> None:
         if self.state is not _STARTED:
@@ -174,6 +185,7 @@ class HotExchange:
         if self.state is not _STREAMING:
             return
         self.state = _DONE
+        self.ticket = None
         if self.meter is not None:
             self.meter.done(OK, monotonic() - self.started, run_s)
         if self.shared.verbose:
@@ -188,6 +200,7 @@ class HotExchange:
             self.fail(error, from_model=True)
             return
         self.state = _DONE
+        self.ticket = None
         self._count(error)
         self.keep_alive = False
         self.pipeline.answered(self, data if self.old or not data else chunk(data))
@@ -201,6 +214,7 @@ class HotExchange:
             self.meter.done(LEFT, monotonic() - self.started, 0.0)
         if self.ticket is not None:
             self.ticket.leave()
+            self.ticket = None
 
     def _head(self, status: int, lines: bytes) -> bytes:
         shared = self.shared

@@ -3,6 +3,7 @@
 from email.utils import formatdate
 
 from fornada.edge import problems
+from fornada.edge.calls import JSON_TYPE
 from fornada.edge.problems import Header
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -13,6 +14,9 @@ CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 
+OK = 200
+
+
 class StatusLines:
     """Status line and date, kept for as long as they stay true: a second."""
 
@@ -20,6 +24,8 @@ class StatusLines:
         self._kept: dict[int, bytes] = {}
         self._second = -1
         self._date = b""
+        self.ok_json = b""
+        """Of the usual answer: 200, and JSON."""
 
     def turn(self, wall: float) -> None:
         """Tells the time, in seconds since 1970."""
@@ -27,6 +33,7 @@ class StatusLines:
             self._second = int(wall)
             self._date = formatdate(wall, usegmt=True).encode()
             self._kept.clear()
+            self.ok_json = self.of(OK) + JSON_TYPE
 
     def of(self, status: int) -> bytes:
         line = self._kept.get(status)

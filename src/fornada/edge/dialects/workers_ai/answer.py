@@ -52,7 +52,7 @@ class RunSink:
 
     __slots__ = ("_collected", "_exchange", "_head", "_size", "_stream")
 
-    def __init__(self, exchange: Exchange, *, stream: bool) -> None:
+    def __init__(self, exchange: Exchange, stream: bool) -> None:
         self._exchange = exchange
         self._stream = stream
         self._head: AnswerHead | None = None

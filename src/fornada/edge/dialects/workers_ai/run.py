@@ -6,7 +6,7 @@ from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
 from fornada.core.names import AccountId, Reference, parse_reference
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
 from fornada.core.resources import format_size
-from fornada.edge.auth import account_of
+from fornada.edge.auth import ANYBODY, account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import RunSink
 from fornada.edge.dialects.workers_ai.body import Input, check_tags, is_true, no_queue, read_body, read_json, read_options
@@ -65,7 +65,8 @@ class RunDoor:
     def handle(self, exchange: Exchange) -> None:
         target = exchange.target
         try:
-            account = exchange.facts.caller.acting_for(target.account)
+            caller = exchange.facts.caller
+            account = target.account if caller is ANYBODY and target.account is not None else caller.acting_for(target.account)
             reference = target.reference
             if reference is None:
                 self._universal(exchange)
@@ -84,7 +85,7 @@ class RunDoor:
                 fields = fields_of(body)
                 if "options" not in fields:
                     stream = "stream" in fields and is_true(fields["stream"])
-                    self._invoker.run(exchange, RunSink(exchange, stream=stream), resolved, account, (body,), stream=stream)
+                    self._invoker.run(exchange, RunSink(exchange, stream), resolved, account, (body,), stream=stream)
                     return
             facts = exchange.facts
             given = read_body(body, facts.content_type, facts.media_type, target.query, contract)
@@ -96,7 +97,7 @@ class RunDoor:
     def _run(self, exchange: Exchange, resolved: Resolved, account: AccountId, given: Input) -> None:
         self._invoker.run(
             exchange,
-            RunSink(exchange, stream=given.stream),
+            RunSink(exchange, given.stream),
             resolved,
             account,
             given.body,
