@@ -25,7 +25,7 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grace_s: float = 10.0
     """How long the keeper waits for a control plane before it ends everything."""
     disk_budget: str = ""
-    """Bytes that environments, artifacts and bundles may take together; empty: no bound but the disk's."""
+    """Bytes that environments, artifacts, bundles and the packages' cache may take together; empty: no bound but the disk's."""
     log_bytes: str = "16MiB"
     """Bytes kept of one model's own output, and of the node's log."""
 
@@ -99,7 +99,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_timeout_s: float = 75.0
     """Between two requests of a connection."""
     max_connections: int = 4096
-    """Open at the same time; the next one waits in the kernel's queue."""
+    """Open at the same time; the next one is refused with 503 and closed."""
     max_bundle: str = "64MiB"
     """A deployed bundle."""
 
@@ -108,7 +108,7 @@ class OutboundSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbound]"""
 
     allow_private: list[str] = []
-    """host:port pairs that are reached although private."""
+    """host:port pairs that are reached although private (no effect yet: no address is refused for being private)."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
