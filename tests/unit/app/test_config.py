@@ -19,6 +19,13 @@ def test_flags_beat_the_environment_and_the_environment_beats_the_file(tmp_path:
     assert (settings.port, settings.host, settings.provision.mirror) == (1, "::1", "/from/environment")
 
 
+def test_the_numbers_that_are_promised_are_the_defaults() -> None:
+    settings = load(None, {}, {})
+    node = settings.node
+    assert (settings.host, settings.port, settings.server.max_bundle) == ("127.0.0.1", 8250, "64MiB")
+    assert (node.drain_s, node.kill_s, node.max_wait_s, node.backoff_s, node.grace_s) == (30, 5, 60, 1, 10)
+
+
 def test_fake_devices_are_read(tmp_path: Path) -> None:
     settings = load(
         written(tmp_path, '[devices]\ncpu = { budget = "2GiB" }\nfake = [{ total = "8GiB", release_delay_ms = 3000 }, {}]\n'), {}, {}

@@ -17,6 +17,7 @@ def test_a_name_is_enough_and_the_defaults_are_those_of_the_interface() -> None:
     assert (spec.task, spec.engine, spec.visibility) == ("custom", "python", None)
     assert (spec.resources.memory, spec.resources.device_memory, spec.resources.pids) == (512 * MIB, 0, 64)
     assert (spec.serving.concurrency, spec.serving.queue, spec.serving.max_body) == (1, 64, 10 * MIB)
+    assert (spec.serving.timeout_s, spec.serving.load_timeout_s, spec.serving.idle_timeout_s) == (60, 300, 300)
 
 
 @pytest.mark.parametrize("engine", ["tensorflow", "torch"])
