@@ -59,6 +59,13 @@ def test_a_picture_is_read_upright(reader: Runner) -> None:
     assert answer["text"] == NATA and reader.send(turned(drawn(NATA)), "image/png").json == answer
 
 
+def test_corners_are_those_of_the_picture_itself_however_large(reader: Runner) -> None:
+    small = reader.send(encoded(drawn(NATA)), "image/png").json["lines"][0]
+    large = reader.send(encoded(drawn(NATA).resize((3200, 600))), "image/png").json["lines"][0]
+    assert large["text"] == small["text"] == NATA
+    assert all(abs(a - 5 * b) <= 40 for one, other in zip(large["box"], small["box"], strict=True) for a, b in zip(one, other, strict=True))
+
+
 def test_no_text_is_no_line_and_no_picture_is_refused(reader: Runner) -> None:
     assert reader.send(encoded(Image.new("RGB", (300, 200), "white")), "image/png").json == {"text": "", "lines": []}
     assert reader.send(encoded(Image.new("RGB", (1, 1))), "image/png").json == {"text": "", "lines": []}

@@ -2,16 +2,21 @@
 
 import base64
 import io
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import fornada_sdk
 from fornada_sdk import BadRequest, Request
 from fornada_sdk.api_image import decode_image
 from fornada_sdk.runner.received import Received
 from fornada_sdk.wire.messages import encode
+from tests.bounds import bound
 
 
 def encoded(image: Image.Image, format: str = "PNG", **options) -> bytes:
@@ -121,3 +126,33 @@ def test_broken_pictures_are_never_anything_but_a_bad_request(data):
 
 def test_the_field_may_have_another_name():
     assert Request(json={"mask": TEXT}).image("mask").size == (3, 2)
+
+
+MEMORY = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from PIL import Image
+from fornada_sdk.api_image import decode_image
+raw = open(sys.argv[2], "rb").read()
+Image.init()
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[3]) * 2**20, resource.RLIM_INFINITY))
+try:
+    print(decode_image(raw).size)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA bounds memory on Linux alone")
+@pytest.mark.parametrize(
+    ("mode", "mib", "said"),
+    [("RGBA", 250, "(4000, 6000)"), ("RGB", 250, "(4000, 6000)"), ("RGBA", 100, "BadRequest the picture has 6000 x 4000 pixels, more than")],
+)
+def test_decoding_takes_two_copies_at_most_and_a_lack_of_memory_is_no_fault_of_ours(tmp_path, mode, mib, said):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(encoded(Image.new(mode, (6000, 4000)), exif=exif))  # 92 MiB a copy in Pillow's memory
+    sdk = Path(fornada_sdk.__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", MEMORY, sdk, picture, str(mib)], capture_output=True, text=True, timeout=bound(20))
+    assert done.stdout.startswith(said), done.stdout + done.stderr
