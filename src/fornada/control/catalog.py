@@ -151,10 +151,11 @@ class Catalog:
             self._store.remove_version(entry.name, version.digest)
 
     def _refuse_taken(self, spec: ModelSpec, account: AccountId) -> None:
-        entry = self._index.entries.get(spec.name)
-        if entry and entry.stable.builtin:
+        entry = self._index.find(spec.name)
+        if entry and entry.stable.builtin and entry.name == spec.name:
             raise Conflict(f"'{spec.name}' ships with Fornada; deploy under another name")
-        if entry and entry.account != account:
+        # As an alias too: a name beats it, and what is asked of somebody else's model would go to this one.
+        if entry and entry.account != account and not entry.stable.builtin:
             raise ModelNotAllowed(f"'{spec.name}' belongs to another account")
         self._index.refuse_taken_aliases(spec.name, spec.aliases)
 

@@ -325,3 +325,5 @@ def check_inside(path: str, where: str) -> None:
 
 
 ENGINES: tuple[str, ...] = get_args(Engine)
+ENGINES_TO_COME = frozenset({"torch", "command"})
+"""Those that no release can execute yet."""
