@@ -161,7 +161,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     task: str = "custom"
     """custom, or a task type of Workers AI: it decides input, output and checks."""
     engine: Engine = "python"
-    """What executes the weights."""
+    """What executes the weights; torch and command come later, and are refused."""
     description: str = ""
     """One line."""
     license: str = ""
