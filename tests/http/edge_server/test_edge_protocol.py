@@ -139,6 +139,16 @@ def test_a_request_may_come_byte_by_byte(edge: Served):
     assert response.headers["x-request-id"] == "slow"
 
 
+def test_heads_in_two_pieces_never_add_up_to_one_that_is_too_large(edge: Served):
+    request = request_bytes(edge.address, "POST", A, b"{}", {"x": "y" * 5000})
+    with edge.connect() as connection:
+        for _ in range(20):
+            connection.send(request[:4000])
+            time.sleep(0.002)  # the case itself: a packet of its own
+            connection.send(request[4000:])
+            assert connection.read_response().status == 200
+
+
 def test_trailers_and_chunk_extensions_are_skipped_and_bounded(edge: Served):
     head = request_bytes(edge.address, "POST", A, None, {"transfer-encoding": "chunked"})
     with edge.connect() as connection:

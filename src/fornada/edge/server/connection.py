@@ -196,7 +196,6 @@ class Connection(asyncio.Protocol):
                 self._limit = SMALL_BODY
                 return
         self._fresh = False
-        self._head_size = 0
         self._again_url = None
         old = parser.get_http_version() != "1.1"
         facts = self._facts
@@ -290,7 +289,6 @@ class Connection(asyncio.Protocol):
         settings = self.shared.settings
         if self._headers is not self._seen_headers:  # each request has a list of its own: there was one since the last tick
             self._seen_headers = self._headers
-            self._fresh = self._fresh and self._phase is _HEAD
             if self._phase is not _HEAD:
                 self._since = now
         waited = now - self._since
@@ -411,8 +409,9 @@ class Connection(asyncio.Protocol):
     def _bound_the_rest(self, size: int, before: Phase) -> None:
         """The request isn't complete: bounds what comes beside its body, and notes that something came."""
         limit = self.shared.settings.header_bytes
-        if before is _IDLE or self._complete:
+        if before is _IDLE or self._complete:  # it has begun in these bytes
             self._since = self.shared.now
+            self._head_size = 0
         if self._phase is _HEAD:
             # Where another request ended in the same bytes nobody knows how many of them are this head's: the next ones count.
             self._head_size += 0 if self._complete else size
