@@ -1,13 +1,15 @@
 """SmolLM2 answers, in whole and in pieces, as OpenAI's objects. What is tested is the shape and the engine, not the wit."""
 
 import json
+import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bounds import bound
-from tests.models.conftest import MODELS
+from tests.models.conftest import MODELS, StartRunner
 from tests.models.runner import Runner, Told
 
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -21,6 +23,17 @@ WEATHER: dict[str, Any] = {
     "description": "The weather in a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"]},
 }
+AROUND = """
+import fornada_sdk
+
+class Model(fornada_sdk.Model):
+    def warmup(self, context):
+        assert self.engine.run({"prompt": "Hi", "max_tokens": 1})["choices"]
+
+    def run(self, request, context):
+        asked = {"prompt": request.body.json["question"], "temperature": 0, "max_tokens": 24}
+        return {"answer": self.engine.answer(asked, context)["choices"][0]["message"]["content"]}
+"""
 TIME: dict[str, Any] = {"name": "get_time", "parameters": None}
 
 
@@ -277,3 +290,17 @@ def test_two_conversations_go_on_at_the_same_time(chat: Runner) -> None:
     both = chat.wait(*(chat.begin({"messages": FRANCE, "temperature": 0, "max_tokens": 12}) for _ in range(2)))
     assert [joined(each.items) for each in both] == [joined(alone[0].items)] * 2
     assert all(each.head["usage"] == {"input_tokens": 42, "output_tokens": 8} for each in both)
+
+
+def test_an_authors_own_code_may_stand_around_the_weights(start: StartRunner, tmp_path: Path) -> None:
+    folder = tmp_path / "around"
+    shutil.copytree(EXAMPLE.parent, folder, ignore=shutil.ignore_patterns("example"))
+    (folder / "model.py").write_text(AROUND)
+    runner = start(folder, entry="model.py")
+    assert runner.ask({"question": FRANCE[0]["content"]}).json == {"answer": PARIS}
+
+
+def test_weights_that_llama_cpp_cannot_load_are_named(start: StartRunner, tmp_path: Path) -> None:
+    (tmp_path / "cut.gguf").write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16))
+    with pytest.raises(AssertionError, match=r"llama\.cpp can't load cut\.gguf"):
+        start(EXAMPLE.parent, artifacts={"cut.gguf": str(tmp_path / "cut.gguf")})

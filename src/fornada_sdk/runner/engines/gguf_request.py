@@ -71,12 +71,14 @@ def read_request(value: Any, header: Header) -> Asked:
     top_logprobs = _logprobs(given, chat, body)
     emulated = None
     if messages is not None:
-        if tools is not None and header.shows_tools:
-            body.update(tools.native())
-        elif tools is not None:
-            emulated = tools
-            messages = tools.told(messages)
-            wanted = tools.schema() if tools.force else wanted
+        if tools is not None:
+            calls = _checked(tools.schema(), "tools")
+            if header.shows_tools:
+                body.update(tools.native())
+            else:
+                emulated = tools
+                messages = tools.told(messages)
+                wanted = calls if tools.force else wanted
         if not header.shows_tools:
             messages = Tools.spelled_out(messages)
         if isinstance(given.get("chat_template_kwargs"), dict):
@@ -253,11 +255,9 @@ def _integer(given: dict[str, Any], name: str, *, least: int | None = None, most
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    low, high = least is not None and value < least if isinstance(value, int) else False, False
-    if isinstance(value, int) and most is not None:
-        high = value > most
-    if isinstance(value, bool) or not isinstance(value, int) or low or high:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or (least is not None and value < least) or (most is not None and value > most):
         bounds = f" from {least}" if least is not None else ""
         bounds += f" to {most}" if most is not None else " on" if bounds else ""
         raise BadRequest(f'"{name}" must be a whole number{bounds}')
-    return value
+    return int(value)
