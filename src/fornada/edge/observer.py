@@ -81,7 +81,8 @@ class Told:
 
     def failed(self, *, where: str, request_id: str, error: BaseException) -> None:
         # The places alone: an exception's text may quote the request.
-        places = [line.strip() for line in traceback.format_tb(error.__traceback__)[-8:]]
+        frames = traceback.extract_tb(error.__traceback__)[-8:]
+        places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         self._log.error("http.failed", where=where, request_id=request_id, error=type(error).__name__, places=places)
 
     def render(self) -> bytes:

@@ -18,6 +18,7 @@ from fornada.core.requests import AnswerHead, InferenceRequest, InvokeHead, Sink
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.specs import ModelSpec, spec_from_table
 from fornada.edge.server import Server
+from fornada.telemetry import Telemetry
 from tests.bounds import bound
 
 LOCAL = AccountId("local")
@@ -180,6 +181,9 @@ class FakeOperations:
     happens: list[Mapping[str, Any]] = field(default_factory=list)
     goes_on: bool = False
     """Whether logs and events go on after what is there."""
+    floods: bool = False
+    """Whether events come as fast as they are taken."""
+    flooded: int = 0
 
     def view(self, name: ModelName) -> ModelView:
         return ModelView(
@@ -251,6 +255,9 @@ class FakeOperations:
     async def events(self) -> AsyncIterator[Mapping[str, Any]]:
         for happening in self.happens:
             yield happening
+        while self.floods:
+            self.flooded += 1
+            yield {"event": "flood", "text": "x" * 1000}
         if self.goes_on:
             self.done.append(("following",))
             try:
@@ -265,13 +272,16 @@ class FakeOperations:
 class Edge:
     """A Server on a loopback port, its loop in a thread of its own, so that tests can use blocking sockets."""
 
-    def __init__(self, *, settings: ServerSettings | None = None, auth: AuthSettings | None = None) -> None:
+    def __init__(
+        self, *, settings: ServerSettings | None = None, auth: AuthSettings | None = None, telemetry: Telemetry | None = None
+    ) -> None:
         self.catalog = FakeCatalog()
         self.inference = FakeInference()
         self.operations = FakeOperations()
         self.catalog.add("@test/a")
         self._settings = settings or ServerSettings()
         self._auth = auth
+        self._telemetry = telemetry
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.server: Server
@@ -281,7 +291,12 @@ class Edge:
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
         self.server = Server(
-            inference=self.inference, catalog=self.catalog, operations=self.operations, settings=self._settings, auth=self._auth
+            inference=self.inference,
+            catalog=self.catalog,
+            operations=self.operations,
+            settings=self._settings,
+            auth=self._auth,
+            telemetry=self._telemetry,
         )
         self._thread.start()
         self.do(self.server.start([listener]))

@@ -15,7 +15,8 @@ from typing import Protocol
 AHEAD = 64
 """Requests of one connection that run at the same time; further ones wait, already read."""
 PARKED = 64
-"""Waiting requests at which reading stops."""
+PARKED_BYTES = 16 * 1024 * 1024
+"""Waiting requests, and bytes of their bodies, at which reading stops."""
 WRITE_HIGH, WRITE_LOW = 64 * 1024, 16 * 1024
 """Unsent bytes of a connection at which a stream is held back, and at which it goes on."""
 UNREAD = 4 * 1024 * 1024
@@ -28,6 +29,8 @@ class Turn(Protocol):
     """What the pipeline needs of an exchange."""
 
     keep_alive: bool
+    size: int
+    """Bytes of the request's body."""
     exclusive: bool
     """Must run alone: what an operator's requests do depends on their order."""
     output: list[bytes] | None
@@ -52,7 +55,19 @@ class Turn(Protocol):
 class Pipeline:
     """See the module's docstring."""
 
-    __slots__ = ("_advancing", "_on_close", "_on_idle", "_stalled", "ending", "parked", "paused", "reading", "running", "transport")
+    __slots__ = (
+        "_advancing",
+        "_on_close",
+        "_on_idle",
+        "_parked_bytes",
+        "_stalled",
+        "ending",
+        "parked",
+        "paused",
+        "reading",
+        "running",
+        "transport",
+    )
 
     def __init__(self, *, on_close: Callable[[], None], on_idle: Callable[[], None]) -> None:
         """`on_close`: an answer that ends the connection was written. `on_idle`: nothing is left to answer, where `ending` asks for it."""
@@ -65,6 +80,7 @@ class Pipeline:
         self.ending = False
         """Once nothing is left to answer, `on_idle` is to be called."""
         self._advancing = False
+        self._parked_bytes = 0
         self._stalled: tuple[int, float] | None = None
         self._on_close = on_close
         self._on_idle = on_idle
@@ -81,7 +97,8 @@ class Pipeline:
         """A request is complete: starts it, or lets it wait."""
         if self.parked or not self._may_start(turn):
             self.parked.append(turn)
-            if len(self.parked) >= PARKED:
+            self._parked_bytes += turn.size
+            if len(self.parked) >= PARKED or self._parked_bytes >= PARKED_BYTES:
                 self._read_no_further()
             return
         self.running.append(turn)
@@ -126,6 +143,7 @@ class Pipeline:
             turn.leave()
         self.running.clear()
         self.parked.clear()
+        self._parked_bytes = 0
 
     def break_down(self) -> bool:
         """Drops everything after a bug of ours. Says whether a part of an answer has been sent."""
@@ -186,6 +204,7 @@ class Pipeline:
             if not parked or not self._may_start(parked[0]):
                 break
             turn = parked.popleft()
+            self._parked_bytes -= turn.size
             running.append(turn)
             turn.start()
         self._advancing = False
@@ -199,7 +218,8 @@ class Pipeline:
             self.transport.pause_reading()
 
     def _read_on(self) -> None:
-        if not self.reading and not self.paused and len(self.parked) < PARKED // 2 and self.transport is not None:
+        few = len(self.parked) < PARKED // 2 and self._parked_bytes < PARKED_BYTES
+        if few and not self.reading and not self.paused and self.transport is not None:
             self.reading = True
             self.transport.resume_reading()
 

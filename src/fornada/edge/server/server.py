@@ -91,9 +91,15 @@ class Server:
         )
         self._shared = shared
         self._ticking = loop.create_task(_tick(shared))
+        self._ticking.add_done_callback(self._ticked)
         for sock in sockets:
             sock.setblocking(False)
             self._listeners.append(await loop.create_server(lambda: Connection(shared), sock=sock, backlog=BACKLOG))
+
+    def _ticked(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._observer.failed(where="tick", request_id="", error=error)
 
     def drain(self) -> None:
         """From now on new requests are refused and idle connections end; what runs goes on."""
