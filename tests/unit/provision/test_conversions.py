@@ -128,6 +128,7 @@ async def test_what_was_fetched_is_not_needed_once_it_is_converted(provisioner, 
         ("import os; os.kill(os.getpid(), 9)", "signal 9"),
         ("import sys, os; os.symlink('/etc', sys.argv[2])", "symbolic link"),
         ("import sys, os; os.mkdir(sys.argv[2]); os.symlink('/etc/passwd', sys.argv[2] + '/x')", "symbolic link"),
+        ("import sys, os; os.mkfifo(sys.argv[2])", "neither a file nor a folder"),
     ],
 )
 async def test_a_script_that_fails_is_told_in_one_line_and_leaves_nothing(script, reason, provisioner, version, steps, tmp_path):

@@ -186,7 +186,8 @@ def _is_there(path: Path) -> bool:
 
 
 def _files_below(folder: Path) -> list[str]:
-    """Relative paths of everything that isn't a folder, sorted. A link out of the folder would let a model read what isn't its own."""
+    """Relative paths of all files, sorted. Raises LoadFailed for anything else: a link could let a model read what isn't its own,
+    and whoever reads a pipe waits for ever."""
     found = []
     for below, folders, names in os.walk(folder):
         for name in folders + names:
@@ -194,6 +195,8 @@ def _files_below(folder: Path) -> list[str]:
             if path.is_symlink():
                 raise LoadFailed("the conversion's result holds a symbolic link, which is refused", retry_after_s=RETRY_S)
             if name in names:
+                if not path.is_file():
+                    raise LoadFailed(f"the conversion's result holds {name}, which is neither a file nor a folder", retry_after_s=RETRY_S)
                 found.append(str(path.relative_to(folder)))
     return sorted(found)
 
