@@ -48,6 +48,7 @@ class Phase(enum.IntEnum):
     BODY = 2
 
 
+_SLASH = ord("/")
 _IDLE, _HEAD, _BODY = Phase.IDLE, Phase.HEAD, Phase.BODY
 
 
@@ -184,59 +185,17 @@ class Connection(asyncio.Protocol):
         if self._last:
             return
         shared = self.shared
-        fields = self._headers
-        url = self._url
         parser = self._parser
-        if url == self._again_url and fields == self._fields and shared.open and parser.get_method() == b"POST":
+        if self._url == self._again_url and self._headers == self._fields and shared.open:
             # The head of the request before, byte for byte: everything that follows from it is known.
-            if parser.get_http_version() == "1.1":
-                self._incoming = HotExchange(
-                    shared, self._pipeline, self._again_facts, self._again_target, shared.trace(), self._again_keep
-                )
+            if parser.get_method() == b"POST" and parser.get_http_version() == "1.1":
+                trace_id = shared.trace()
+                self._incoming = HotExchange(shared, self._pipeline, self._again_facts, self._again_target, trace_id, self._again_keep)
                 self._limit = SMALL_BODY
                 return
         self._fresh = False
         self._again_url = None
-        old = parser.get_http_version() != "1.1"
-        facts = self._facts
-        if facts is None or fields != self._fields or old or url[0] != 47 or len(url) > USUAL_URL:
-            facts = self._read_facts(url, fields, old=old)
-            if facts is None:
-                return
-        if facts.chunked:
-            self._headers = []  # trailers, which nobody reads
-        if facts.upgrade and parser.should_upgrade():
-            return  # the parser stops behind this head, and says so
-        keep_alive = parser.should_keep_alive()
-        method = parser.get_method()
-        trace_id = shared.trace()
-        target = shared.targets.find(url) if method == b"POST" else None
-        exchange: Exchange
-        refusal = facts.refusal
-        if target is not None:
-            exchange = HotExchange(shared, self._pipeline, facts, target, trace_id, keep_alive, old=old)
-            refusal = refusal or target.error
-            if facts.plain and refusal is None and facts is self._facts and len(url) <= USUAL_URL:
-                self._again_url, self._again_facts, self._again_target, self._again_keep = url, facts, target, keep_alive
-        else:
-            exchange = ColdExchange(shared, self._pipeline, facts, method, url, trace_id, keep_alive, old)
-        if not shared.open:
-            refusal = refusal or shared.refusal(method, origin_form(url))
-        self._incoming = exchange
-        self._limit = SMALL_BODY
-        if refusal is None and (facts.chunked or (facts.content_length or 0) > SMALL_BODY):
-            try:
-                self._limit = exchange.target.door.limit(exchange.target) if isinstance(exchange, HotExchange) else exchange.limit()
-                if (facts.content_length or 0) > self._limit:
-                    refusal = self._too_large()
-            except FornadaError as error:
-                refusal = error
-        if refusal is not None:
-            # After a refusal instead of `100 Continue` nobody knows whether the body comes: only closing keeps the two in step.
-            exchange.keep_alive = keep_alive and not facts.expect_continue and not facts.ambiguous
-            self._refuse_early(exchange, refusal)
-        elif facts.expect_continue and self._pipeline.empty and self._transport is not None:
-            self._transport.write(CONTINUE)
+        self._begin(self._url, self._headers, old=parser.get_http_version() != "1.1")
 
     def on_body(self, data: bytes) -> None:
         self._trappings = -1
@@ -310,7 +269,55 @@ class Connection(asyncio.Protocol):
         elif waited > settings.idle_timeout_s and self._transport is not None:
             self._transport.close()
 
-    # -- refusals
+    # -- a request's head
+
+    def _begin(self, url: bytes, fields: list[tuple[bytes, bytes]], *, old: bool) -> None:
+        """What the head says becomes an exchange that takes the body, or a refusal. `old`: not HTTP/1.1."""
+        facts = self._facts
+        if facts is None or fields != self._fields or old or url[0] != _SLASH or len(url) > USUAL_URL:
+            facts = self._read_facts(url, fields, old=old)
+            if facts is None:
+                return
+        if facts.chunked:
+            self._headers = []  # trailers, which nobody reads
+        parser = self._parser
+        if facts.upgrade and parser.should_upgrade():
+            return  # the parser stops behind this head, and says so
+        shared = self.shared
+        keep_alive = parser.should_keep_alive()
+        method = parser.get_method()
+        target = shared.targets.find(url) if method == b"POST" else None
+        refusal = facts.refusal
+        exchange: Exchange
+        if target is None:
+            exchange = ColdExchange(shared, self._pipeline, facts, method, url, shared.trace(), keep_alive, old)
+        else:
+            exchange = HotExchange(shared, self._pipeline, facts, target, shared.trace(), keep_alive, old=old)
+            refusal = refusal or target.error
+            if facts.plain and refusal is None and facts is self._facts and len(url) <= USUAL_URL:
+                self._again_url, self._again_facts, self._again_target, self._again_keep = url, facts, target, keep_alive
+        if not shared.open:
+            refusal = refusal or shared.refusal(method, origin_form(url))
+        self._incoming = exchange
+        refusal = refusal or self._bound(exchange)
+        if refusal is not None:
+            # After a refusal instead of `100 Continue` nobody knows whether the body comes: only closing keeps the two in step.
+            exchange.keep_alive = keep_alive and not facts.expect_continue and not facts.ambiguous
+            self._refuse_early(exchange, refusal)
+        elif facts.expect_continue and self._pipeline.empty and self._transport is not None:
+            self._transport.write(CONTINUE)
+
+    def _bound(self, exchange: Exchange) -> FornadaError | None:
+        """Sets the limit of the body; a refusal where it is known to be too large, or the model to be none."""
+        self._limit = SMALL_BODY
+        facts = exchange.facts
+        if not facts.chunked and (facts.content_length or 0) <= SMALL_BODY:
+            return None
+        try:
+            self._limit = exchange.limit()
+        except FornadaError as error:
+            return error
+        return self._too_large() if (facts.content_length or 0) > self._limit else None
 
     def _read_facts(self, url: bytes, fields: list[tuple[bytes, bytes]], *, old: bool) -> Facts | None:
         """Facts of a request's headers; None where the request was refused already."""
@@ -332,6 +339,8 @@ class Connection(asyncio.Protocol):
         self._fields = self._facts = None
         others = [pair for pair in fields if authority is None or pair[0].lower() != b"host"]
         return read_facts([(b"host", authority), *others] if authority is not None else others, self.shared.authenticator, old=old)
+
+    # -- refusals
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"Request is too large: this route takes bodies of at most {self._limit} bytes ({format_size(self._limit)})")

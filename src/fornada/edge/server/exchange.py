@@ -83,6 +83,11 @@ class HotExchange:
         else:
             self.target.door.handle(self)
 
+    def limit(self) -> int:
+        """Bytes that the body may have. Raises what the door raises."""
+        limit: int = self.target.door.limit(self.target)
+        return limit
+
     def body(self) -> bytes:
         chunks = self.chunks
         self.chunks = []
