@@ -155,6 +155,15 @@ def test_a_tflite_file_alone_is_a_model(serve: Serve, weights: Path) -> None:
     assert answer.status == "bad_request" and "it came as [1, 3]" in answer.head["message"]
 
 
+def test_one_interpreter_serves_several_callers_at_the_same_time(serve: Serve, weights: Path) -> None:
+    runner = serve("litert", weights / "lite", serving={"concurrency": 4, "max_batch": 1, "max_wait_ms": 0})
+    (output,) = runner.ready["tensors"]["outputs"]
+    rows = [[[float(i), 1.0]] * 2000 for i in range(80)]
+    answers = runner.send_all([(json.dumps({"inputs": each}).encode(), "application/json", []) for each in rows])
+    assert [answer.status for answer in answers] == ["ok"] * len(rows)
+    assert [answer.json["outputs"][output["name"]][0] for answer in answers] == [[3.0 * i, 3] for i in range(80)]
+
+
 def test_quantised_tensors_are_the_numbers_that_they_stand_for(serve: Serve, weights: Path) -> None:
     runner = serve("litert", weights / "quantised")
     assert [(each["dtype"], each["shape"]) for each in runner.ready["tensors"]["inputs"]] == [("FP32", [1, 3])]

@@ -6,6 +6,7 @@ file's own integers at hand (a picture's bytes) gives an array of that type inst
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from fornada_sdk.api_context import Context
@@ -32,6 +33,8 @@ class LiteRtSession:
         """Loads `path`; `threads` is the size of the pool. It runs on the CPU whatever `device` says. Raises what LiteRT raises."""
         from ai_edge_litert.interpreter import Interpreter
 
+        # An interpreter has one set of tensors: two callers at the same time would get one another's answers.
+        self._turn = threading.Lock()
         self._interpreter = interpreter = Interpreter(model_path=path, num_threads=threads)
         interpreter.allocate_tensors()
         given, got = _names(interpreter)
@@ -45,7 +48,7 @@ class LiteRtSession:
     def run(self, inputs: Arrays) -> Arrays:
         """One call. An input that isn't there is a KeyError, another shape than the model's a ValueError.
 
-        A file made for one row takes several: they run one after the other.
+        A file made for one row takes several: they run one after the other, as do several callers.
         """
         given = {name: slot.encoded(inputs[name]) for name, slot in self._ins.items()}
         rows = self._rows(given)
@@ -62,11 +65,12 @@ class LiteRtSession:
         return counts.pop() if len(counts) == 1 else 1
 
     def _run(self, given: Arrays) -> Arrays:
-        self._resize(given)
-        for name, slot in self._ins.items():
-            self._interpreter.set_tensor(slot.index, given[name])
-        self._interpreter.invoke()
-        return {name: slot.decoded(self._interpreter.get_tensor(slot.index)) for name, slot in self._outs.items()}
+        with self._turn:
+            self._resize(given)
+            for name, slot in self._ins.items():
+                self._interpreter.set_tensor(slot.index, given[name])
+            self._interpreter.invoke()
+            return {name: slot.decoded(self._interpreter.get_tensor(slot.index)) for name, slot in self._outs.items()}
 
     def _resize(self, given: Arrays) -> None:
         shapes = {name: array.shape for name, array in given.items()}
