@@ -21,6 +21,8 @@ from fornada.keeper.starting import start_build, start_control, start_runner
 from fornada_sdk.wire.channel import Message
 from fornada_sdk.wire.messages import Kind
 
+DRAIN_SPARE_S = 2.0
+"""Beyond drain_s + kill_s: a control plane that used both to the full has yet to hear of the last end and to close its files."""
 REAP_S = 2.0
 """After SIGKILL: longer than the kernel needs, and no reason to wait on for what hangs in it."""
 
@@ -349,12 +351,13 @@ class Keeper:
             self._end(0)
             return
         self._tell(Kind.DRAIN, {"reason": reason, "deadline_s": self._config.drain_s})
-        self._loop.later(self._config.drain_s + self._config.kill_s, self._drain_overdue)
+        self._loop.later(self._config.drain_s + self._config.kill_s + DRAIN_SPARE_S, self._drain_overdue)
 
     def _drain_overdue(self) -> None:
         if self._phase is Phase.DRAINING:
             say(
-                f"the control plane hasn't ended within drain_s + kill_s = {self._config.drain_s + self._config.kill_s:g} s and is ended now"
+                f"the control plane hasn't ended {DRAIN_SPARE_S:g} s after drain_s + kill_s = "
+                f"{self._config.drain_s + self._config.kill_s:g} s and is ended now"
             )
             self._end(1)
 
