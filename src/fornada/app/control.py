@@ -19,10 +19,9 @@ from fornada.app.wiring import Node
 from fornada.core.errors import DiskFull
 from fornada.core.settings import Settings
 from fornada.keeper.say import say
+from fornada.keeper.supervise import UNUSABLE
 from fornada.node.keeper_client import KeeperLost
 from fornada.store.unusable import StoreUnusable
-
-UNUSABLE = 78  # EX_CONFIG of sysexits.h
 
 
 def main() -> int:

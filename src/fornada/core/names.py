@@ -39,7 +39,7 @@ RESERVED_LAST_SEGMENTS = frozenset(
     ]
 )
 LABELS = frozenset({"stable", "canary"})
-_DIGEST = re.compile(r"[0-9a-f]{12,64}\Z")
+_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_SHORTEST},64}}\Z")
 
 
 class Reference(NamedTuple):

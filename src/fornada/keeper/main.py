@@ -11,11 +11,12 @@ from fornada.keeper import config, linux
 from fornada.keeper.keeper import Keeper
 from fornada.keeper.loop import Loop
 from fornada.keeper.peer import Peer
+from fornada.keeper.starting import CONTROL_SETTINGS, CONTROL_SOCKET
 from fornada_sdk.wire.channel import Channel, Message
 from fornada_sdk.wire.messages import Kind
 
 MAIN_QUEUE = 65536
-CONTROL_ENVIRONMENT = {"FORNADA_KEEPER_FD": "3", "FORNADA_SETTINGS_FD": "4"}
+CONTROL_ENVIRONMENT = {"FORNADA_KEEPER_FD": str(CONTROL_SOCKET), "FORNADA_SETTINGS_FD": str(CONTROL_SETTINGS)}
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ OUTPUT_BYTES = 1024 * 1024
 
 CONTROL_SOCKET = 3
 CONTROL_SETTINGS = 4
+"""Descriptors of a control plane, as `start_control` lays them out."""
 
 Lost = Callable[[bool, str], None]
 
