@@ -114,8 +114,8 @@ class Runner:
         self._take_over(hello)
         match state:
             case "loading":
-                if isinstance(hello.get("progress"), dict):
-                    self.progressed(hello["progress"])
+                progress = hello.get("progress")
+                self.progressed(progress if isinstance(progress, dict) else {})
             case "ready":
                 self.loaded(hello)
             case "failed":

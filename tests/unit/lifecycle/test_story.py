@@ -235,8 +235,21 @@ def test_a_runner_that_breaks_the_rules_is_killed_and_its_callers_are_told():
 
 def test_a_successor_adopts_a_process_and_learns_its_state_from_it():
     life, commands = after(Adopted())
-    assert (life.state, commands) == (State.LOADING, [Claim(), SetTimer(300.0)])
+    assert (life.state, commands) == (State.LOADING, [Claim(), SetTimer(30.0)])
     assert after(Loaded(), life=life)[0].state is State.READY
+    assert after(Progressed(warming=False), life=life)[1] == [SetTimer(300.0)]
+
+
+def test_an_adopted_process_that_says_nothing_is_ended():
+    life, commands = after(Adopted(), TimeUp())
+    assert commands[-1] == Terminate()
+    assert after(Exited(30.0, "signal 15"), life=life)[0].failure.reason == "no progress for 30 s while loading"
+
+
+def test_a_runner_that_has_failed_and_does_not_exit_is_helped():
+    commands = after(*UP, LoadFailed("broken"))[1]
+    assert commands == [SetTimer(2.0)]
+    assert after(*UP, LoadFailed("broken"), TimeUp())[1][-1] == Terminate()
 
 
 def test_what_can_not_happen_tells_the_story_so_far():

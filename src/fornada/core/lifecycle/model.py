@@ -72,6 +72,10 @@ from fornada.core.policy.backoff import after_crashes, after_failures
 
 ASK_LONGEST_S = 10.0
 """From STOP to SIGTERM for a process that has nothing left to do, however long the grace."""
+FAILED_EXIT_S = 2.0
+"""From a runner's word that its load has failed to SIGTERM, if it doesn't exit by itself."""
+GREETING_S = 30.0
+"""How long an adopted process may take for its first word: it may be in the middle of a long call, or of a hanging exit."""
 STORY_LENGTH = 24
 NEVER = Instant(float("inf"))
 BEGINNING = Instant(0.0)
@@ -175,6 +179,8 @@ class ModelLife:
     crashes: int = 0
     """Ends in a row of a ready process that had answered nothing."""
     served: bool = False
+    patience_s: float = 0.0
+    """While it comes up: how long it may say nothing."""
     drain_until: Instant = BEGINNING
     story: tuple[str, ...] = ()
 
@@ -216,7 +222,8 @@ def _step(life: ModelLife, event: Event) -> Next:
             return _spawned(life, event)
         case Adopted():
             _expect(life, event, RESTING)
-            return _to(replace(life, served=True), State.LOADING, Claim(), SetTimer(life.terms.load_timeout_s))
+            patience_s = min(life.terms.load_timeout_s, GREETING_S)
+            return _to(replace(life, served=True, patience_s=patience_s), State.LOADING, Claim(), SetTimer(patience_s))
         case Progressed() | Loaded() | LoadFailed():
             return _told(life, event)
         case Served():
@@ -330,7 +337,7 @@ def _spawned(life: ModelLife, event: Spawned | SpawnFailed) -> Next:
         case Spawned():
             if unwanted:
                 return _terminate(life)
-            return _to(life, State.LOADING, SetTimer(life.terms.load_timeout_s))
+            return _coming_up(life, State.LOADING)
         case SpawnFailed():
             failure = Failure() if unwanted else Failure(FailureKind.SPAWN, event.reason, event.now)
             return _ended(life, failure, Release())
@@ -344,13 +351,13 @@ def _told(life: ModelLife, event: Progressed | Loaded | LoadFailed) -> Next:
     _expect(life, event, COMING_UP)
     match event:
         case Progressed():
-            return _to(life, State.WARMING if event.warming else State.LOADING, SetTimer(life.terms.load_timeout_s))
+            return _coming_up(life, State.WARMING if event.warming else State.LOADING)
         case Loaded():
             ready = replace(life, failures=0)
             return _to(ready, State.READY, ClearTimer(), OpenToWork(), Announce(Outcome.READY))
         case LoadFailed():
             failing = replace(life, ending=Failure(event.kind, event.reason), stage=Stage.ASKED)
-            return _to(failing, State.STOPPING, SetTimer(ASK_LONGEST_S))
+            return _to(failing, State.STOPPING, SetTimer(FAILED_EXIT_S))
         case _:
             assert_never(event)
 
@@ -368,7 +375,7 @@ def _faulted(life: ModelLife, event: Faulted) -> Next:
 def _time_up(life: ModelLife, event: TimeUp) -> Next:
     match life.state:
         case State.LOADING | State.WARMING:
-            reason = f"no progress for {life.terms.load_timeout_s:g} s while {life.state.value}"
+            reason = f"no progress for {life.patience_s:g} s while {life.state.value}"
             return _terminate(replace(life, ending=Failure(FailureKind.STALLED, reason)))
         case State.DRAINING:
             return _terminate(life)
@@ -393,6 +400,11 @@ def _exited(life: ModelLife, event: Exited) -> Next:
 
 def _start(life: ModelLife, wish: Wish) -> Next:
     return _to(replace(life, wish=wish), State.BUILDING, BuildEnvironment())
+
+
+def _coming_up(life: ModelLife, state: State) -> Next:
+    patience_s = life.terms.load_timeout_s
+    return _to(replace(life, patience_s=patience_s), state, SetTimer(patience_s))
 
 
 def _ask(life: ModelLife, seconds: float) -> Next:
