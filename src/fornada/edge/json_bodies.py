@@ -16,6 +16,7 @@ Fields = dict[str, msgspec.Raw]
 
 _FIELDS: Final = msgspec.json.Decoder(Fields)
 _VALUE: Final = msgspec.json.Decoder()
+_TRUE = (b"true", b'"true"')
 _MANY_KEYS = 32
 """Objects with more keys are searched for doubled ones only among those that matter here: each search reads the whole body."""
 _OURS = ("stream", "options", "model", "input")
@@ -43,6 +44,11 @@ def value_of(raw: bytes | msgspec.Raw) -> Any:
         return _VALUE.decode(raw)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise broken(error) from None
+
+
+def is_true(raw: msgspec.Raw) -> bool:
+    """Whether a field says true; some clients say it in quotes."""
+    return bytes(raw) in _TRUE
 
 
 def encode(value: Fields | Mapping[str, Any]) -> bytes:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from fornada.core.errors import BadRequest
 from fornada.edge.binary import bytes_of
 from fornada.edge.dialects.workers_ai.body import Input, read_body
-from fornada.edge.dialects.workers_ai.multipart import read_multipart
 from fornada.edge.event_stream import event
 from fornada.edge.json_bodies import fields_of, value_of
+from fornada.edge.multipart import read_multipart
 from fornada.edge.observer import Unobserved
 from fornada.edge.tasks import TASKS, task_of
 from fornada.edge.validation import Contract, compiled

@@ -11,25 +11,22 @@ All forms of one input become the same request: bytes out of JSON, base64 and fi
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from fornada.core.errors import BadRequest
 from fornada.edge.binary import bytes_of, text_bytes
-from fornada.edge.dialects.workers_ai.multipart import Field, read_multipart
-from fornada.edge.json_bodies import Fields, encode, fields_of, value_of
+from fornada.edge.json_bodies import Fields, encode, fields_of, is_true, value_of
+from fornada.edge.multipart import Field, read_multipart
+from fornada.edge.platform_options import NO_OPTIONS, Options, read_options
 from fornada.edge.tasks import CUSTOM
 from fornada.edge.validation import Contract
 
 JSON = "application/json"
 _BLANKS = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
-_TRUE = (b"true", b'"true"')
 _SIGNS_OF_MEDIA = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"RIFF", b"BM", b"OggS", b"fLaC", b"ID3", b"II*\x00", b"MM\x00*", b"\x1aE\xdf\xa3")
 _UNTYPED = frozenset(["", "application/x-www-form-urlencoded"])
 """What clients send that were told no type; curl's default says nothing of the body either."""
 # Other names of the one picture or recording of a task.
 _SPELLINGS = {"image_b64": "image", "audio_b64": "audio"}
-MOST_TAGS, LONGEST_TAG = 5, 50
 
 
 class Input(NamedTuple):
@@ -41,15 +38,6 @@ class Input(NamedTuple):
     type: str = JSON
     stream: bool = False
     reject_if_busy: bool = False
-
-
-class Options(NamedTuple):
-    """What stands beside the inputs, for the platform."""
-
-    reject_if_busy: bool = False
-
-
-NO_OPTIONS = Options()
 
 
 def read_body(body: bytes, content_type: str, media_type: str, query: Mapping[str, str], contract: Contract) -> Input:
@@ -102,43 +90,6 @@ def from_fields(fields: Fields, contract: Contract, *, options: Options, body: b
     if not contract.open:
         contract.check({**{name: value_of(raw) for name, raw in fields.items()}, **dict.fromkeys(files, "")})
     return _pieces(encode(fields) if body is None else body, files, streams, options)
-
-
-def is_true(raw: msgspec.Raw) -> bool:
-    """Whether a field says true; some clients say it in quotes."""
-    return bytes(raw) in _TRUE
-
-
-def read_options(raw: msgspec.Raw) -> Options:
-    """The platform's options. Raises BadRequest, also for what this release doesn't do."""
-    value = value_of(raw)
-    if value is None:
-        return NO_OPTIONS
-    if not isinstance(value, dict):
-        raise BadRequest("Type mismatch of '/options', it must be an object")
-    if value.get("queueRequest") in (True, "true"):
-        raise no_queue()
-    if "tags" in value:
-        tags = value["tags"]
-        check_tags(tags if isinstance(tags, list) else [tags])
-    busy = value.get("rejectIfBusy", False)
-    if busy is not None and not isinstance(busy, bool):
-        raise BadRequest("Type mismatch of '/options/rejectIfBusy', it must be true or false")
-    return Options(reject_if_busy=bool(busy))
-
-
-def check_tags(tags: list[Any]) -> None:
-    """At most 5 tags of at most 50 letters, digits and `: - . / @`. Raises BadRequest."""
-    if len(tags) > MOST_TAGS:
-        raise BadRequest(f"'/tags' may hold at most {MOST_TAGS} tags")
-    for tag in tags:
-        if not isinstance(tag, str) or not 0 < len(tag) <= LONGEST_TAG or not all(c.isalnum() or c in ":-./@" for c in tag):
-            raise BadRequest(f"a tag has 1 to {LONGEST_TAG} letters, digits or : - . / @")
-
-
-def no_queue() -> BadRequest:
-    """The asynchronous batch API isn't there yet."""
-    return BadRequest("queueRequest isn't supported: this node has no batch jobs yet; send the requests one by one")
 
 
 def _take_bytes(fields: Fields, files: dict[str, bytes], contract: Contract, body: bytes | None) -> bytes | None:

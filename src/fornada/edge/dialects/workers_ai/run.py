@@ -9,9 +9,10 @@ from fornada.core.resources import format_size
 from fornada.edge.auth import ANYBODY, account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import RunSink
-from fornada.edge.dialects.workers_ai.body import Input, check_tags, is_true, no_queue, read_body, read_json, read_options
+from fornada.edge.dialects.workers_ai.body import Input, read_body, read_json
 from fornada.edge.invoke import Invoker, quoted
-from fornada.edge.json_bodies import fields_of, value_of
+from fornada.edge.json_bodies import fields_of, is_true, value_of
+from fornada.edge.platform_options import check_tags, no_queue, read_options
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded, query_of
 from fornada.edge.validation import Contracts

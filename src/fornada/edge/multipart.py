@@ -1,0 +1,109 @@
+"""multipart/form-data: the fields of a form, out of a body that is in memory already."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from fornada.core.errors import BadRequest
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
+
+MOST_FIELDS = 100
+
+
+class Field(NamedTuple):
+    """One field of a form."""
+
+    data: bytes
+    is_file: bool
+    """It has a filename."""
+
+    def text(self) -> str | None:
+        """The field as text, None where it is no UTF-8."""
+        try:
+            return self.data.decode()
+        except UnicodeDecodeError:
+            return None
+
+
+def read_multipart(body: bytes, content_type: str, *, lists: Collection[str] = ()) -> dict[str, Field]:
+    """Fields by name, in order. Those named in `lists` may come several times: their values have commas between them. Raises BadRequest."""
+    _, options = parse_options_header(content_type)
+    boundary = options.get(b"boundary")
+    if not boundary:
+        raise BadRequest("the content type multipart/form-data names no boundary")
+    reader = _Reader(lists)
+    try:
+        parser = MultipartParser(boundary, reader.callbacks())
+        parser.write(body)
+        parser.finalize()
+    except FormParserError:
+        raise BadRequest("the multipart body is broken") from None
+    if not reader.complete:
+        raise BadRequest("the multipart body isn't complete")
+    return reader.fields
+
+
+class _Reader:
+    """Collects what the parser finds."""
+
+    def __init__(self, lists: Collection[str]) -> None:
+        self.fields: dict[str, Field] = {}
+        self._lists = lists
+        self.complete = False
+        self._parts = 0
+        self._name = b""
+        self._value = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._data: list[bytes] = []
+
+    def callbacks(self) -> "MultipartCallbacks":
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": self._header_name,
+            "on_header_value": self._header_value,
+            "on_header_end": self._header_end,
+            "on_part_data": self._part,
+            "on_part_end": self._end,
+            "on_end": self._finish,
+        }
+
+    def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > MOST_FIELDS:
+            raise BadRequest(f"the form has more than {MOST_FIELDS} fields")
+        self._headers, self._data, self._name, self._value = {}, [], b"", b""
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._name += data[start:end]
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _header_end(self) -> None:
+        self._headers[self._name.lower()] = self._value
+        self._name = self._value = b""
+
+    def _part(self, data: bytes, start: int, end: int) -> None:
+        self._data.append(data[start:end])
+
+    def _end(self) -> None:
+        _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
+        try:
+            name = options.get(b"name", b"").decode()
+        except UnicodeDecodeError:
+            raise BadRequest("a field's name is no UTF-8") from None
+        if not name:
+            raise BadRequest("a part of the form has no name")
+        data = b"".join(self._data)
+        if name in self.fields:
+            if name not in self._lists:
+                raise BadRequest(f"the field '{name[:100]}' comes twice")
+            data = self.fields[name].data + b"," + data
+        self.fields[name] = Field(data, b"filename" in options or b"filename*" in options)
+
+    def _finish(self) -> None:
+        self.complete = True

@@ -1,0 +1,51 @@
+"""`options` and `tags` beside a model's inputs: what callers ask of the platform and not of the model (WORKERS_AI.md, 4)."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fornada.core.errors import BadRequest
+from fornada.edge.json_bodies import value_of
+
+MOST_TAGS, LONGEST_TAG = 5, 50
+
+
+class Options(NamedTuple):
+    """What stands beside the inputs, for the platform."""
+
+    reject_if_busy: bool = False
+
+
+NO_OPTIONS = Options()
+
+
+def read_options(raw: msgspec.Raw) -> Options:
+    """The platform's options. Raises BadRequest, also for what this release doesn't do."""
+    value = value_of(raw)
+    if value is None:
+        return NO_OPTIONS
+    if not isinstance(value, dict):
+        raise BadRequest("Type mismatch of '/options', it must be an object")
+    if value.get("queueRequest") in (True, "true"):
+        raise no_queue()
+    if "tags" in value:
+        tags = value["tags"]
+        check_tags(tags if isinstance(tags, list) else [tags])
+    busy = value.get("rejectIfBusy", False)
+    if busy is not None and not isinstance(busy, bool):
+        raise BadRequest("Type mismatch of '/options/rejectIfBusy', it must be true or false")
+    return Options(reject_if_busy=bool(busy))
+
+
+def check_tags(tags: list[Any]) -> None:
+    """At most 5 tags of at most 50 letters, digits and `: - . / @`. Raises BadRequest."""
+    if len(tags) > MOST_TAGS:
+        raise BadRequest(f"'/tags' may hold at most {MOST_TAGS} tags")
+    for tag in tags:
+        if not isinstance(tag, str) or not 0 < len(tag) <= LONGEST_TAG or not all(c.isalnum() or c in ":-./@" for c in tag):
+            raise BadRequest(f"a tag has 1 to {LONGEST_TAG} letters, digits or : - . / @")
+
+
+def no_queue() -> BadRequest:
+    """The asynchronous batch API isn't there yet."""
+    return BadRequest("queueRequest isn't supported: this node has no batch jobs yet; send the requests one by one")
