@@ -35,6 +35,13 @@ def test_an_idle_tree_ends_within_a_second_of_being_asked(start, number):
     assert not (tree.data / "run" / "node.json").exists()
 
 
+def test_times_longer_than_poll_can_wait_end_no_less_well(start):
+    tree = full(start, node={"drain_s": 1e8, "kill_s": 1e8})
+    tree.signal(signal.SIGTERM)
+    assert tree.wait(within_s=5) == 0
+    assert tree.lines() == []
+
+
 def test_the_terminals_ctrl_c_is_mains_alone(start):
     tree = full(start)
     groups = {os.getpgid(process.pid) for process in tree.all()}

@@ -6,6 +6,7 @@ Precedence: flag, environment, file, default.
 import difflib
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +46,10 @@ def load(config: Path | None, flags: Mapping[str, Any], environ: Mapping[str, st
             given[flag] = environ[variable]
     given.update({key: value for key, value in flags.items() if value is not None})
     given["port"] = _port(given.get("port", Settings().port))
-    given["data_dir"] = str(Path(given.get("data_dir") or default_data_dir(environ)).expanduser().absolute())
+    try:
+        given["data_dir"] = str(Path(given.get("data_dir") or default_data_dir(environ)).expanduser().absolute())
+    except RuntimeError:
+        raise ConfigError("there is no home directory for the data; name a directory with --data-dir") from None
     try:
         settings = msgspec.convert(given, Settings)
     except msgspec.ValidationError as error:
@@ -72,7 +76,7 @@ def _read(path: Path) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; --config must name a readable file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: no TOML: {error}") from None
     _refuse_unknown(table, tuple(SECTIONS), f"{path}:")
     for name, struct in SECTIONS.items():
@@ -80,7 +84,8 @@ def _read(path: Path) -> dict[str, Any]:
         if not isinstance(section, dict):
             raise ConfigError(f"{path}: [{name}] must be a table")
         _refuse_unknown(section, struct.__struct_fields__, f"{path}: [{name}]")
-    for fake in table.get("devices", {}).get("fake", []):
+    fakes = table.get("devices", {}).get("fake", [])
+    for fake in fakes if isinstance(fakes, list) else []:
         if isinstance(fake, dict):
             _refuse_unknown(fake, FakeDeviceSettings.__struct_fields__, f"{path}: [devices] fake")
     return table
@@ -121,6 +126,14 @@ def _check(settings: Settings) -> None:
             value = getattr(getattr(settings, section), key)
             if not 0 <= value < float("inf"):
                 raise ConfigError(f"[{section}] {key} = {value} must be a finite number and not negative")
+    if settings.server.max_connections < 1:
+        raise ConfigError("[server] max_connections = 0 would serve nobody")
+    for number, fake in enumerate(settings.devices.fake):
+        if not 0 <= fake.release_delay_ms < float("inf"):
+            raise ConfigError(f"[devices] fake[{number}].release_delay_ms = {fake.release_delay_ms} must be finite and not negative")
+    reserve = settings.devices.reserve
+    if reserve.endswith("%") and not re.fullmatch(r"\d{1,2}(\.\d+)?%", reserve):
+        raise ConfigError(f"[devices] reserve = '{reserve}' is no share; write e.g. \"3%\", less than 100%, or a size")
     for where, size in _sizes(settings):
         try:
             parse_size(size)

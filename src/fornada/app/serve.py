@@ -25,6 +25,7 @@ from fornada.app import data_directory
 from fornada.app.data_directory import DataDirectoryRefused
 from fornada.core.settings import Settings
 from fornada.keeper import children, config, linux, namespaces
+from fornada.keeper.loop import LONGEST_POLL_S
 from fornada.keeper.say import say
 from fornada_sdk.wire import channel
 from fornada_sdk.wire.channel import Channel, ChannelClosed
@@ -190,7 +191,7 @@ class _Keeper:
                 return self._process.returncode
 
     def _timeout_ms(self) -> float | None:
-        return None if self._end_at is None else max(0.0, self._end_at - time.monotonic()) * 1000
+        return None if self._end_at is None else min(max(0.0, self._end_at - time.monotonic()), LONGEST_POLL_S) * 1000
 
     def _explained(self, status: int) -> int:
         if status < 0:

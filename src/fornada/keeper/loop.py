@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
+LONGEST_POLL_S = 3600.0
+"""poll takes no more milliseconds than an int holds, 24 days; a setting may say more."""
 
 
 class Timer:
@@ -87,7 +89,7 @@ class Loop:
     def _timeout_s(self) -> float | None:
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
-        return max(0.0, self._timers[0][0] - self.now()) if self._timers else None
+        return min(max(0.0, self._timers[0][0] - self.now()), LONGEST_POLL_S) if self._timers else None
 
     def _run_timers(self) -> None:
         now = self.now()
