@@ -7,7 +7,7 @@ bad one leaves the old in place, and the label goes back to it. Where nothing ru
 from collections.abc import Callable
 from typing import Any
 
-from fornada.core.errors import FornadaError, UnknownModel
+from fornada.core.errors import DiskFull, FornadaError, UnknownModel
 from fornada.core.lifecycle.events import Outcome
 from fornada.core.lifecycle.model import RESTING, State, Wish
 from fornada.core.names import Instant, VersionDigest
@@ -108,7 +108,7 @@ class Model:
 
     def reset(self) -> None:
         self.attempts = 0
-        self._site.store.set_counters(self.name, loads=self.loads, attempts=0)
+        self._keep_counters()
         for instance in self.instances.values():
             instance.reset()
         self.keep_alive()
@@ -130,8 +130,15 @@ class Model:
 
     def starting(self) -> tuple[int, int]:
         self.attempts += 1
-        self._site.store.set_counters(self.name, loads=self.loads, attempts=self.attempts)
+        self._keep_counters()
         return self.attempts, self.loads + 1
+
+    def _keep_counters(self) -> None:
+        """A disk that is full costs what a restart would count by, never a load: what is in memory holds until then."""
+        try:
+            self._site.store.set_counters(self.name, loads=self.loads, attempts=self.attempts)
+        except DiskFull as error:
+            self._site.telemetry.log.warning("store.counters_lost", model=self.name, reason=error.message)
 
     def announced(self, instance: Instance, outcome: Outcome) -> None:
         if outcome is Outcome.READY:
@@ -226,7 +233,7 @@ class Model:
         if runner is None or runner.load_count <= self.loads:
             return  # adopted: a predecessor has counted it
         self.loads = runner.load_count
-        self._site.store.set_counters(self.name, loads=self.loads, attempts=self.attempts)
+        self._keep_counters()
         metrics = self._site.telemetry.metrics
         metrics.loads.at(self.name, "ready").value += 1
         if isinstance(load_s := runner.facts.get("load_s"), int | float):
