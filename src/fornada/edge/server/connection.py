@@ -233,8 +233,11 @@ class Connection(asyncio.Protocol):
         return not self._pipeline.empty or self._phase is _BODY or unsent
 
     def stop_taking(self) -> None:
-        """The node drains: an idle connection ends now, any other one with its answer."""
-        if not self.busy and self._phase is _IDLE and self._transport is not None:
+        """The node drains: an idle connection ends now, any other one with its answer.
+
+        A new one is left open: its first request may be on the way, and is to be refused with words instead of a reset.
+        """
+        if not self.busy and not self._fresh and self._phase is _IDLE and self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
