@@ -100,7 +100,7 @@ def test_an_idle_model_is_drained_asked_and_released_when_it_is_gone():
     life, commands = after(*READY, Served(), Unwanted(100.0, 30.0))
     assert (life.state, commands) == (State.DRAINING, [SetTimer(30.0), CloseToWork()])
     life, commands = after(Emptied(100.0, stuck=False), life=life)
-    assert (life.state, commands) == (State.STOPPING, [SetTimer(10.0), Ask(10.0)])
+    assert (life.state, commands) == (State.STOPPING, [SetTimer(5.0), Ask(5.0)])
     life, commands = after(Exited(101.0, "exit code 0"), life=life)
     assert (life.state, commands) == (State.STOPPED, [ClearTimer(), Release(), Announce(Outcome.STOPPED)])
 

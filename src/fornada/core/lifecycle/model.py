@@ -70,7 +70,7 @@ from fornada.core.lifecycle.events import (
 from fornada.core.names import Instant
 from fornada.core.policy.backoff import after_crashes, after_failures
 
-ASK_LONGEST_S = 10.0
+ASK_LONGEST_S = 5.0
 """From STOP to SIGTERM for a process that has nothing left to do, however long the grace."""
 FAILED_EXIT_S = 2.0
 """From a runner's word that its load has failed to SIGTERM, if it doesn't exit by itself."""
