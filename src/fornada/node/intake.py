@@ -134,15 +134,13 @@ class Intake:
         if not self._served and link.ended:
             self._served = True
             self._decider.served()
-        if self._site.room.anybody_waits:
-            self._site.room.replan()
+        self._site.room.replan_soon()
 
     # ---- node.call.Queue
 
     def withdraw(self, call: Call) -> None:
         self.line.discard(call)
-        if not self.line and self._site.room.anybody_waits:
-            self._site.room.replan()
+        self._site.room.replan_soon()
 
     def describe(self) -> str:
         if self._link is not None:

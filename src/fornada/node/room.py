@@ -13,6 +13,8 @@ from fornada.core.names import Instant, ModelName
 from fornada.core.policy.placement import CPU, Holding, Need, Phase, Plan, plan
 from fornada.node.devices import Devices
 
+SOON_S = 0.005
+
 
 class Resident(Protocol):
     """What the room sees of an instance."""
@@ -74,6 +76,8 @@ class Room:
         self._waiting: dict[str, _Waiting] = {}
         self._due = False
         self._timer: asyncio.TimerHandle | None = None
+        """For bytes that come back by themselves."""
+        self._soon: asyncio.TimerHandle | None = None
         self.reasons: dict[str, str] = {}
         """Why who waits is still waiting, by key; as of the last plan."""
 
@@ -106,6 +110,11 @@ class Room:
             self._due = True
             self._loop.call_soon(self._turn)
 
+    def replan_soon(self) -> None:
+        """Requests have come or gone: of interest to who waits, but not worth a plan each."""
+        if self._waiting and self._soon is None:
+            self._soon = self._loop.call_later(SOON_S, self._replan_now)
+
     # ---- what others ask
 
     @property
@@ -128,11 +137,21 @@ class Room:
         return [held.resident for held in self._held.values()]
 
     def close(self) -> None:
+        self._disarm()
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+
+    # ---- the turn
+
+    def _replan_now(self) -> None:
+        self._soon = None
+        self.replan()
+
+    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    # ---- the turn
 
     def _turn(self) -> None:
         self._due = False
@@ -158,7 +177,7 @@ class Room:
 
     def _arm(self, now: Instant) -> None:
         """Bytes that come back by themselves are nobody's event."""
-        self.close()
+        self._disarm()
         at = self._devices.next_release(now=now)
         if self._waiting and at != float("inf"):
             self._timer = self._loop.call_later(max(0.0, at - now), self.replan)

@@ -8,6 +8,7 @@ A name stands once in the code. Ids are on every line; inputs, outputs and keys 
 import asyncio
 import enum
 import os
+import select
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
@@ -115,8 +116,11 @@ class Feed:
 
 
 def _to_stream(descriptor: int, line: bytes) -> None:
+    """As much as can be written without waiting: a terminal that was stopped must not stop the node. The file has it all."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
     try:
-        while line:
-            line = line[os.write(descriptor, line) :]
+        while line and poll.poll(0):
+            line = line[os.write(descriptor, line[: select.PIPE_BUF]) :]
     except OSError:
-        pass  # nobody reads it any more; the file has it
+        pass  # nobody reads it any more

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 
@@ -65,6 +66,17 @@ def test_the_stream_repeats_what_is_as_grave_as_asked(tmp_path, capfd):
     log.close()
     assert [json.loads(line)["event"] for line in capfd.readouterr().err.splitlines()] == ["loud"]
     assert len((tmp_path / "node.log").read_text().splitlines()) == 2
+
+
+def test_a_stream_that_nobody_reads_holds_nothing_up(tmp_path):
+    reading, writing = os.pipe()
+    log = Log(clock=StoppedClock(), stream=writing, file=tmp_path / "node.log")
+    for _ in range(200):
+        log.info("happened", text="x" * 10_000)
+    log.close()
+    os.close(writing)
+    os.close(reading)
+    assert len((tmp_path / "node.log").read_text().splitlines()) == 200
 
 
 async def test_a_watcher_who_sleeps_is_told_how_much_it_missed(tmp_path):
