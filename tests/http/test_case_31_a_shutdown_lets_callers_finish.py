@@ -74,12 +74,12 @@ def test_work_beyond_the_drain_time_is_told(new_node: StartNode):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_either_signal_ends_it_well_and_a_second_one_does_no_harm(new_node: StartNode, number: signal.Signals):
+def test_either_signal_ends_it_and_a_second_one_ends_it_at_once(new_node: StartNode, number: signal.Signals):
     node = new_node().start()
     tree = node.tree()
     node.process.send_signal(number)
     node.process.send_signal(number)
-    assert node.wait(within_s=3) == 0
+    assert node.wait(within_s=3) in (0, 1), "1 where the second one cut the drain short"
     assert not [process for process in tree if process.alive]
     assert "Traceback" not in node.said()
 
