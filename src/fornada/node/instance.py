@@ -289,13 +289,14 @@ class Instance:
     # ---- the process
 
     async def _spawn(self) -> None:
+        """Ends in Spawned or SpawnFailed, whatever happens: the life would wait for ever otherwise."""
         site = self._site
-        attempt, count = self._home.starting()
         id = instance_id(self.model, site.new_suffix())
         scratch = site.scratch / id
         device = self._device
-        place = Place(id, str(scratch), device, site.devices.kind(device), attempt, count)
         try:
+            attempt, count = self._home.starting()
+            place = Place(id, str(scratch), device, site.devices.kind(device), attempt, count)
             provisioned = site.provision.provisioned(self.version, self._environment, self._artifacts)
             scratch.mkdir(parents=True, mode=0o700)
             process = await site.keeper.spawn(launch(self.version, provisioned, place, inherited=site.inherited, release=site.release))
