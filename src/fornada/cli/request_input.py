@@ -19,6 +19,18 @@ class Body(NamedTuple):
     type: str
     value: dict[str, Any] | None
 
+    def picture(self) -> bytes:
+        """The picture that is asked about, b"" where there is none: the body itself, or its field `image`."""
+        if self.value is None:
+            return self.content
+        image = self.value.get("image")
+        try:
+            if isinstance(image, str):
+                return base64.b64decode(image.rpartition("base64,")[2])
+            return bytes(image) if isinstance(image, list) else b""
+        except (TypeError, ValueError):
+            return b""
+
 
 def read(*, text: str | None, path: str | None, pairs: Sequence[str], stdin: bool) -> Body:
     """At most one of the four is given; none at all is an empty object. Raises UsageError."""

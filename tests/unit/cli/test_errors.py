@@ -166,7 +166,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
 
 
 def test_help_imports_nothing_slow():
-    slow = "{'httpx', 'rich', 'msgspec', 'asyncio', 'starlette'}"
+    slow = "{'httpx', 'rich', 'msgspec', 'asyncio', 'starlette', 'PIL'}"
     code = f"import sys, atexit; atexit.register(lambda: print(sorted({slow} & sys.modules.keys()), file=sys.stderr))"
     done = run_alone("--help", code=code)
     assert done.returncode == 0

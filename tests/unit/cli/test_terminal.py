@@ -90,7 +90,7 @@ def test_bytes_are_not_spilt_on_a_terminal(node: FakeNode):
     node.on("POST", f"/client/v4/accounts/local/ai/run/{NAME}", Said(b"\x89PNG\0", type="image/png"))
     seen = on_a_terminal("run", NAME, url=node.url)
     assert seen.code == 1
-    assert "5 bytes of image/png, nothing for a terminal; --output answer.png saves it" in seen.text
+    assert "5 bytes of image/png, nothing for a terminal; --out answer.png saves it" in seen.text
 
 
 ASK = f"/client/v4/accounts/local/ai/run/{NAME}"

@@ -4,15 +4,18 @@ import json
 import mimetypes
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fornada.cli import request_input, results
-from fornada.cli.client import Answer, Node, Stream, model_path, run_path, with_node
-from fornada.cli.failures import CommandFailed, refusal
-from fornada.cli.output import print_json, print_json_line
+from fornada.cli import request_input
+from fornada.cli.client import Answer, Node, model_path, run_path, with_node
+from fornada.cli.failures import CommandFailed
+from fornada.cli.output import print_json
 from fornada.cli.progress import watching
+
+if TYPE_CHECKING:
+    from fornada.cli.answers import shapes
 
 LOAD_FIRST = frozenset({"stopped", "pending", "asleep", "failed"})
 
@@ -21,11 +24,18 @@ LOAD_FIRST = frozenset({"stopped", "pending", "asleep", "failed"})
 @click.argument("model")
 @click.argument("source", required=False, metavar="[-]")
 @click.option("--input", "text", metavar="JSON", help="The input as JSON; '-' reads it from stdin.")
-@click.option("--file", "path", metavar="PATH", help="A file as the model's one input (a picture, say), or a JSON object; '-' is stdin.")
+@click.option("--file", "path", metavar="PATH", help="A file as the model's one input (a picture, sound), or a JSON object; '-' is stdin.")
 @click.option("-i", "pairs", multiple=True, metavar="KEY=VALUE", help="One field of the input; JSON where it parses, @PATH reads a file.")
-@click.option("--stream", is_flag=True, help="Show the answer while it is made.")
+@click.option("--stream/--no-stream", default=None, help="Show the answer while it is made.  [default: on a terminal, of generated text]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; with --stream one line per item.")
-@click.option("--output", "output", metavar="PATH", help="Write the result to a file: for pictures and sound.")
+@click.option(
+    "--out",
+    "--output",
+    "output",
+    metavar="PATH",
+    help="Write the result to a file: a picture or sound that was made; what was found, drawn on the picture that was sent "
+    "(.png, .jpg, .webp); subtitles (.vtt); else JSON.",
+)
 @with_node
 def run(
     node: Node,
@@ -34,7 +44,7 @@ def run(
     text: str | None,
     path: str | None,
     pairs: tuple[str, ...],
-    stream: bool,
+    stream: bool | None,
     as_json: bool,
     output: str | None,
 ) -> None:
@@ -42,8 +52,9 @@ def run(
 
     \b
     Example:
-      fornada run @local/echo -i name=world -i 'numbers=[1,2]'
-      fornada run @cf/microsoft/resnet-50 --file coffee.png
+      fornada run @fornada/coco-ssd --file coffee.jpg --out found.png
+      fornada run @fornada/whisper-tiny-en --file speech.wav
+      fornada run @fornada/smollm2-135m-instruct -i prompt='Why is the sky blue?'
       echo '{"text": "hello"}' | fornada run MODEL -
     """
     if source not in (None, "-"):
@@ -51,50 +62,101 @@ def run(
     body = request_input.read(text=text, path=path, pairs=pairs, stdin=source == "-")
     if stream and body.value is None and body.type == "application/json":
         raise click.UsageError("--stream needs a JSON object or a file as input")
+    if stream and output:
+        raise click.UsageError("--out and --stream exclude one another")
     with watching(node, model, quiet=as_json and not sys.stderr.isatty()):
-        _make_ready(node, model)
+        task = _make_ready(node, model)
+        if stream is None:
+            stream = not as_json and not output and sys.stdout.isatty() and _is_a_talk(task, body)
         if not stream:
             answer = node.request(run_path(node.account, model), body.content, type=body.type, model=model)
-    if stream:
-        asked = body if body.value is None else request_input.from_value({**body.value, "stream": True})
-        query = {"stream": "true"} if body.value is None else {}
-        with node.stream("POST", run_path(node.account, model), body=asked.content, type=asked.type, model=model, query=query) as items:
-            _show_stream(items, model, as_json, output)
-    else:
-        _show_answer(answer, as_json, output)
+    if not stream:
+        _show_answer(answer, body, task, as_json, output)
+        return
+    asked = body if body.value is None else request_input.from_value({**body.value, "stream": True})
+    query = {"stream": "true"} if body.value is None else {}
+    with node.stream("POST", run_path(node.account, model), body=asked.content, type=asked.type, model=model, query=query) as items:
+        if items.type == "text/event-stream":
+            from fornada.cli.answers.streaming import show_stream
+
+            show_stream(items, model, as_json)
+        else:
+            _show_answer(items.read(), body, task, as_json, output)  # a model that doesn't stream answers at once
 
 
-def _make_ready(node: Node, model: str) -> None:
+def _make_ready(node: Node, model: str) -> str:
+    """The model's task; it is ready then."""
     # A request has the model's own time limit, and building an environment may take longer than that: load first, then ask.
-    if node.model(model).get("state") in LOAD_FIRST:
+    found = node.model(model)
+    if found.get("state") in LOAD_FIRST:
         node.post(model_path(model, "load"), model=model)
+    return str(found.get("task") or "")
 
 
-def _show_answer(answer: Answer, as_json: bool, output: str | None) -> None:
+def _is_a_talk(task: str, body: request_input.Body) -> bool:
+    """One text, which a person reads while it is written. Several at once would be mixed up."""
+    return task == "text-generation" and body.value is not None and "stream" not in body.value and body.value.get("n") in (None, 1)
+
+
+def _show_answer(answer: Answer, body: request_input.Body, task: str, as_json: bool, output: str | None) -> None:
     if answer.type != "application/json":
         _show_bytes(answer, output)
         return
-    body = answer.json()
-    if isinstance(body, dict) and body.get("nonfinite"):
+    from fornada.cli.answers import shapes, tables
+
+    said = answer.json()
+    if isinstance(said, dict) and said.get("nonfinite"):
         click.echo("fornada: the answer held numbers that are not finite; they are shown as null", err=True)
-    result = body["result"] if isinstance(body, dict) and "result" in body and "success" in body else body
+    result = said["result"] if isinstance(said, dict) and "result" in said and "success" in said else said
+    found = shapes.read(result, task=task)
     if output:
-        _write(output, (json.dumps(result, ensure_ascii=False) + "\n").encode())
-    elif as_json:
+        _save(output, result, found, body)
+        if isinstance(found, shapes.Encoded) or not _is_made_of_it(output):
+            return
+    if as_json:
         print_json(result)
+    elif isinstance(found, shapes.Encoded):
+        _show_bytes(Answer(found.type, found.content), None)
     else:
-        results.show(result)
+        tables.show(found, asked=body.value)
+
+
+def _is_made_of_it(path: str) -> bool:
+    """Whether the file holds something else than the answer, which is shown beside it."""
+    from fornada.cli.answers.drawing import is_picture_path
+
+    return is_picture_path(path) or path.endswith(".vtt")
+
+
+def _save(path: str, result: Any, found: "shapes.Answer", body: request_input.Body) -> None:
+    from fornada.cli.answers import shapes
+    from fornada.cli.answers.drawing import annotated, is_picture_path
+
+    if isinstance(found, shapes.Encoded):
+        _write(path, found.content)
+    elif is_picture_path(path):
+        if not isinstance(found, shapes.Labels | shapes.Pose | shapes.ReadText | shapes.Segmentation) or not body.picture():
+            raise CommandFailed(f"nothing can be drawn into {path}: a picture must be sent, and something found in it; --out answer.json")
+        _write(path, annotated(body.picture(), found, path=path))
+    elif path.endswith(".vtt"):
+        if not isinstance(found, shapes.Speech):
+            raise CommandFailed(f"there are no subtitles for {path}: the model wrote down no speech; --out answer.json saves its answer")
+        _write(path, found.vtt.encode())
+    else:
+        _write(path, (json.dumps(result, ensure_ascii=False) + "\n").encode())
 
 
 def _show_bytes(answer: Answer, output: str | None) -> None:
     if output and output != "-":
         _write(output, answer.content)
     elif answer.type.startswith("text/"):
-        click.echo(results.shown(answer.content.decode("utf-8", "replace")))
+        from fornada.cli.answers.tables import shown
+
+        click.echo(shown(answer.content.decode("utf-8", "replace")))
     elif sys.stdout.isatty() and not output:
         suffix = mimetypes.guess_extension(answer.type) or ".bin"
         raise CommandFailed(
-            f"the answer is {len(answer.content)} bytes of {answer.type}, nothing for a terminal; --output answer{suffix} saves it"
+            f"the answer is {len(answer.content)} bytes of {answer.type}, nothing for a terminal; --out answer{suffix} saves it"
         )
     else:
         sys.stdout.buffer.write(answer.content)
@@ -105,53 +167,5 @@ def _write(path: str, content: bytes) -> None:
     try:
         Path(path).write_bytes(content)
     except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror or error}; --output must name a file that can be written") from None
+        raise CommandFailed(f"{path}: {error.strerror or error}; --out must name a file that can be written") from None
     click.echo(f"{path}: {len(content)} bytes", err=True)
-
-
-def _show_stream(items: Stream, model: str, as_json: bool, output: str | None) -> None:
-    if items.type != "text/event-stream":
-        _show_answer(items.read(), as_json, output)  # a model that doesn't stream answers at once
-        return
-    if output:
-        raise click.UsageError("--output and --stream exclude one another")
-    line_open = complete = False
-    for name, data in items.events():
-        if data == "[DONE]":
-            complete = True
-            break
-        item = _item(data)
-        if name == "error" or (isinstance(item, dict) and set(item) & {"error", "errors"} and item.get("success") is False):
-            if line_open:
-                click.echo()
-            raise _stream_error(item, model)
-        if as_json:
-            print_json_line(item)
-            continue
-        text, continues = results.piece(item)
-        if line_open and not continues:
-            click.echo()
-        click.echo(results.shown(text), nl=not continues)
-        line_open = continues
-    if line_open:
-        click.echo()
-    if not complete:
-        raise CommandFailed(
-            f"the stream ended before the model had finished (the node's fault, or the network's); 'fornada logs {model}' may say more"
-        )
-
-
-def _item(data: str) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError:
-        return data
-
-
-def _stream_error(item: Any, model: str) -> CommandFailed:
-    if isinstance(item, dict):
-        errors = item.get("errors")
-        first = errors[0] if isinstance(errors, list) and errors else item.get("error", item)
-        if isinstance(first, dict):
-            return refusal(first, model=model)
-    return CommandFailed(f"the stream broke: {item}; 'fornada logs {model}' may say more")
