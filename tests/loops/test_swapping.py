@@ -161,6 +161,8 @@ async def test_a_frozen_device_refuses_with_the_missing_amount_and_does_not_hang
         world.put("@test/a", behaviour=Behaviour(books=7 * GIB), resources={"device_memory": "7GiB"})
         world.put("@test/b", behaviour=Behaviour(books=6 * GIB), resources={"device_memory": "6GiB"})
         await world.answer("@test/a", echo=1)
+        view = world.node.view(ModelName("@test/a"))
+        assert (view.declared_bytes, view.peak_bytes, view.instances[0]["resident_bytes"]) == (7 * GIB,) * 3
         world.node.patch_device("cuda:0", {"frozen": True})
         with pytest.raises(Busy, match="3 GiB are missing"):
             await world.answer("@test/b", echo=1)

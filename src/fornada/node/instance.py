@@ -26,7 +26,7 @@ from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, 
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
-from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Version
+from fornada.core.ports import ProcessPort, SpawnRefused, Step, Version
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
 from fornada.node.launch import Place, instance_id, launch
@@ -102,6 +102,12 @@ class Instance:
     @property
     def state(self) -> State:
         return self.life.state
+
+    @property
+    def _process(self) -> Runner:
+        """For commands that the life gives only while there is one."""
+        assert self.runner is not None
+        return self.runner
 
     def wanted(self) -> None:
         """It is to be ready. Tells the life only what it doesn't know yet: every waiting request comes by here."""
@@ -237,14 +243,11 @@ class Instance:
             case e.CutOff():
                 self._cut_off(command.cause)
             case e.Ask():
-                if self.runner is not None:
-                    self.runner.link.stop(command.grace_s)
+                self._process.link.stop(command.grace_s)
             case e.Terminate():
-                if self.runner is not None:
-                    self.runner.terminate()
+                self._process.terminate()
             case e.Kill():
-                if self.runner is not None:
-                    self.runner.kill()
+                self._process.kill()
             case e.Wake():
                 pass  # nothing falls asleep before issue D
             case e.SetTimer():
@@ -321,8 +324,9 @@ class Instance:
         status = await runner.ended()
         self.last_line = runner.output.last_error_line()
         self._died_of = describe_end(status, last_line=self.last_line)
-        self.peak_bytes = max(self.peak_bytes, status.max_rss_bytes)
-        self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **_used(status))
+        self.peak_bytes = max(self.peak_bytes, self.booked_bytes or status.max_rss_bytes)
+        used = {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}
+        self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **used)
         self._site.devices.ended(runner.id, now=self._site.now())
         self.tell(e.Exited(self._site.now(), self._died_of))
         self.runner = None
@@ -333,15 +337,13 @@ class Instance:
         await asyncio.to_thread(shutil.rmtree, self._site.scratch / id, ignore_errors=True)
 
     def _cut_off(self, cause: e.Cut) -> None:
-        if self.runner is None:
-            return
         match cause:
             case e.Cut.STOPPED:
                 text = f"{self.model} was stopped before the request was done"
-                self.runner.link.cut_off(Unavailable(text, retry_after_s=CUT_RETRY_S))
+                self._process.link.cut_off(Unavailable(text, retry_after_s=CUT_RETRY_S))
             case e.Cut.DIED:
                 reason = self.life.ending.reason or self._died_of
-                self.runner.link.cut_off(RunnerDied(f"the runner of {self.model} ended under the request: {reason}"))
+                self._process.link.cut_off(RunnerDied(f"the runner of {self.model} ended under the request: {reason}"))
             case _:
                 assert_never(cause)
 
@@ -386,8 +388,7 @@ class Instance:
             self._timer = None
 
     def _open_to_work(self) -> None:
-        runner = self.runner
-        assert runner is not None
+        runner = self._process
         self.progress = Step("", "")
         self._say("instance.ready", instance=runner.id, pid=runner.pid, load_s=runner.facts.get("load_s"))
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
@@ -415,9 +416,6 @@ class Instance:
         if self.last_line and self.last_line not in text:
             text = f"{text}; last line on stderr: {self.last_line}"
         return LoadFailed(text, retry_after_s=retry_after_s)
-
-    def demanded(self) -> None:
-        self.wanted()
 
     def describe(self) -> str:
         if self.life.state is State.WAITING:
@@ -454,6 +452,11 @@ class Instance:
     @property
     def runner_id(self) -> str:
         return self.runner.id if self.runner is not None else ""
+
+    @property
+    def booked_bytes(self) -> int:
+        """Device memory that its process holds; 0 on the cpu, where the kernel counts."""
+        return self._site.devices.booked(self.runner.id, self.runner.device) if self.runner is not None else 0
 
     @property
     def phase(self) -> Phase:
@@ -495,7 +498,3 @@ class Instance:
 
     def _say(self, event: str, **fields: Any) -> None:
         self._site.telemetry.log.info(event, model=self.model, version=self.version.digest[:12], **fields)
-
-
-def _used(status: ExitStatus) -> dict[str, Any]:
-    return {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}

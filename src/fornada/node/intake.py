@@ -24,8 +24,8 @@ class Decider(Protocol):
     def refusal(self, now: Instant) -> FornadaError | None:
         """Why no request can be taken for now, or None."""
 
-    def demanded(self) -> None:
-        """Requests wait and nothing is open."""
+    def wanted(self) -> None:
+        """It is to be ready: requests wait and nothing is open."""
 
     def describe(self) -> str:
         """What a request waits for."""
@@ -91,7 +91,7 @@ class Intake:
             self.line.add(call)
         self._dispatch(self._now())
         if self.line:
-            self._decider.demanded()
+            self._decider.wanted()
 
     def refuse_waiting(self, error: FornadaError) -> None:
         for call in self.line:
@@ -162,14 +162,14 @@ class Intake:
         if refusal is not None:
             call.refuse(refusal)
             if call.request.reject_if_busy and self._link is None:
-                self._decider.demanded()  # who doesn't want to wait for a load still is a reason for it
+                self._decider.wanted()  # who doesn't want to wait for a load still is a reason for it
             return
         self.line.add(call)
         self._wheel.add(call, call.deadline, now)
         if self._link is not None:
             self._dispatch(now)
         else:
-            self._decider.demanded()
+            self._decider.wanted()
 
     def _dispatch(self, now: Instant) -> None:
         link = self._link

@@ -334,7 +334,7 @@ class Manager:
         metrics = self._site.telemetry.metrics
         metrics.loop_age.read = lambda: [((), self._now() - self._beat_at)]
         metrics.queue_length.read = lambda: [
-            ((m.name,), sum(len(i.intake.line) for i in m.instances.values())) for m in self._models.values()
+            ((model.name,), sum(map(views.queued, model.instances.values()))) for model in self._models.values()
         ]
         metrics.instances.read = self._count_instances
         metrics.device_bytes.read = lambda: [

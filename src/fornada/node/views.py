@@ -188,7 +188,7 @@ def instance_view(instance: Instance) -> dict[str, Any]:
         "pid": runner.pid,
         "state": outside(instance.state) if instance.state in WITH_PROCESS else "stopping",
         "device": runner.device,
-        "resident_bytes": resident_bytes(runner.pid),
+        "resident_bytes": instance.booked_bytes or resident_bytes(runner.pid),
         "in_flight": in_flight(instance),
         "queued": queued(instance),
         "loads": runner.load_count,
@@ -213,8 +213,8 @@ def declared_bytes(instance: Instance) -> int:
 
 
 def peak_bytes(instance: Instance) -> int:
-    """The most that a process of it has held: host memory, as the kernel counted it."""
-    living = resident_bytes(instance.runner.pid) if instance.runner is not None else 0
+    """The most that a process of it has held on its device: booked, or host memory as the kernel counted it."""
+    living = instance.booked_bytes or (resident_bytes(instance.runner.pid) if instance.runner is not None else 0)
     return max(instance.peak_bytes, living)
 
 
