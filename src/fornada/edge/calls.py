@@ -158,6 +158,8 @@ class Operation:
     takes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Media type → JSON Schema of the request's body."""
     answer_type: str = "application/json"
+    more_answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Further media types of a success → JSON Schema."""
     errors: tuple[type[FornadaError], ...] = ()
     body_limit: int = 1024 * 1024
 

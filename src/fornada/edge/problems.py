@@ -147,11 +147,14 @@ def error_object(error: FornadaError, style: Style, trace_id: str, *, from_model
     items = [{"code": error.code, "message": message}]
     if style is Style.ENVELOPE:
         return {"result": {}, "success": False, "errors": items, "messages": []}
-    kind = _TYPES.get(status_of(type(error), style), "api_error")
+    return _superset(error.code, status_of(type(error), style), message)
+
+
+def _superset(code: int, status: int, message: str) -> dict[str, Any]:
     return {
-        "error": {"message": message, "type": kind, "param": None, "code": str(error.code)},
+        "error": {"message": message, "type": _TYPES.get(status, "api_error"), "param": None, "code": str(code)},
         "success": False,
-        "errors": items,
+        "errors": [{"code": code, "message": message}],
         "result": {},
         "messages": [],
     }
@@ -161,6 +164,12 @@ def problem(error: FornadaError, style: Style, trace_id: str, *, from_model: boo
     """A refusal, ready to be sent; `headers` come on top of those that its class asks for."""
     body = msgspec.json.encode(error_object(error, style, trace_id, from_model=from_model))
     return Problem(status_of(type(error), style), headers + _headers(error), body, isinstance(error, errors.Unavailable))
+
+
+def model_refusal(status: int, message: str) -> bytes:
+    """The superset body of a refusal that model code wrote itself, with a status of its own."""
+    text = message or "the model refused the request"
+    return msgspec.json.encode(_superset(MODEL_REFUSAL_CODE, status, text))
 
 
 def unrouted(path: str, *, below_account: bool, style: Style, trace_id: str) -> Problem:

@@ -38,6 +38,11 @@ class Identity(NamedTuple):
     """As the caller named it."""
 
 
+def identity(kind: str, trace_id: str, created: float, model: str) -> Identity:
+    """`kind`: chatcmpl or cmpl. `created`: seconds since 1970."""
+    return Identity(f"{kind}-{trace_id.replace('-', '')}", int(created), model)
+
+
 def json_mode(given: Mapping[str, Any]) -> bool:
     """Whether the decoded input asks for JSON, which `ai/run` then answers as a value and not as its text."""
     format = given.get("response_format")
@@ -57,7 +62,7 @@ def usage_of(head: Mapping[str, Any]) -> dict[str, int]:
 def native_result(body: bytes | memoryview, *, json_mode: bool = False) -> bytes:
     """The `result` of ai/run. A model's own object stays as it is. Raises JsonModeUnmet if `json_mode` and the text is no JSON."""
     try:
-        value = _decoded(body)
+        value = decoded(body)
     except ModelRaised:
         return bytes(body)
     if isinstance(value, str):
@@ -78,17 +83,17 @@ class NativeStream:
     """The events of ai/run with "stream": true. Tool calls come whole, in one event."""
 
     def __init__(self) -> None:
-        self._calls = _Calls()
+        self._calls = CallPieces()
         self._usage: dict[str, Any] | None = None
 
     def item(self, data: bytes | memoryview) -> list[bytes]:
         try:
-            value = _decoded(data)
+            value = decoded(data)
         except ModelRaised:
             return [bytes(data)]
         if isinstance(value, str):
             return [_event(response=value)]
-        if not _is_openai(value):
+        if not is_openai(value):
             return [self._own(value, bytes(data))]
         if isinstance(value.get("usage"), dict):
             self._usage = _counts(value["usage"])
@@ -104,7 +109,7 @@ class NativeStream:
         return self._flushed() + ([_event(response="", usage=counts)] if counts is not None else [])
 
     def _choice(self, choice: dict[str, Any]) -> list[bytes]:
-        delta = choice.get("delta") or {"content": choice.get("text")}
+        delta = _delta(choice)
         self._calls.add(delta.get("tool_calls") or _NO_CALLS)
         events = [_event(response=delta["content"])] if delta.get("content") else []
         finish = choice.get("finish_reason")
@@ -135,7 +140,7 @@ class NativeStream:
 
 def chat_completion(body: bytes | memoryview, identity: Identity, *, usage: Mapping[str, Any] | None = None) -> bytes:
     """A `chat.completion`. `usage` is the AnswerHead's, for answers that hold none. Raises ModelRaised as ChatStream.item does."""
-    value = _decoded(body)
+    value = decoded(body)
     if _object(value) == CHAT:
         value["model"] = identity.model
         return msgspec.json.encode(value)
@@ -167,10 +172,10 @@ class ChatStream:
 
     def item(self, data: bytes | memoryview) -> list[bytes]:
         """Raises ModelRaised for an item that no JSON reader takes."""
-        value = _decoded(data)
+        value = decoded(data)
         if isinstance(value, dict) and isinstance(value.get("usage"), dict):
             self._usage = value["usage"]
-        if _is_openai(value):
+        if is_openai(value):
             return [self._chunk(choice) for choice in value.get("choices") or []]
         return self._own(value)
 
@@ -187,13 +192,13 @@ class ChatStream:
     def _own(self, value: Any) -> list[bytes]:
         """An item of a model that answers as Workers AI does, or in a way of its own."""
         if not isinstance(value, dict):
-            return [self._chunk({"index": 0, "delta": {"content": value if isinstance(value, str) else _text_of(value)}})]
+            return [self._chunk({"index": 0, "delta": {"content": value if isinstance(value, str) else text_of(value)}})]
         events = []
         known = value.keys() & {"response", "tool_calls", "usage", "finish_reason"}
         text = value.get("response") if known else value
         if text:
-            events.append(self._chunk({"index": 0, "delta": {"content": text if isinstance(text, str) else _text_of(text)}}))
-        for call in _openai_calls(value.get("tool_calls") or _NO_CALLS, self._identity, self._calls):
+            events.append(self._chunk({"index": 0, "delta": {"content": text if isinstance(text, str) else text_of(text)}}))
+        for call in openai_calls(value.get("tool_calls") or _NO_CALLS, self._identity, self._calls):
             events.append(self._chunk({"index": 0, "delta": {"tool_calls": [{"index": self._calls, **call}]}}))
             self._calls += 1
             self._called = True
@@ -217,10 +222,10 @@ class ChatStream:
         return msgspec.json.encode({**self._frame(), "choices": [shown]})
 
     def _shown(self, choice: dict[str, Any], index: int) -> dict[str, Any]:
-        delta = choice["delta"] if "delta" in choice else {"content": choice.get("text") or ""}
+        delta = _delta(choice)
         if index not in self._begun:
             delta = {"role": "assistant", "content": "", **delta}
-        finish, logprobs = choice.get("finish_reason"), choice.get("logprobs") if "delta" in choice else None
+        finish, logprobs = choice.get("finish_reason"), None if "text" in choice else choice.get("logprobs")
         return {"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
 
 
@@ -229,7 +234,7 @@ class ChatStream:
 
 def text_completion(body: bytes | memoryview, identity: Identity, *, usage: Mapping[str, Any] | None = None) -> bytes:
     """A `text_completion`; all else as for `chat_completion`."""
-    value = _decoded(body)
+    value = decoded(body)
     if _object(value) == TEXT:
         value["model"] = identity.model
         return msgspec.json.encode(value)
@@ -246,15 +251,15 @@ class TextStream(ChatStream):
     kind = TEXT
 
     def _shown(self, choice: dict[str, Any], index: int) -> dict[str, Any]:
-        text = choice.get("text") if "delta" not in choice else choice["delta"].get("content")
-        logprobs = choice.get("logprobs") if "delta" not in choice else None
+        text = _delta(choice).get("content")
+        logprobs = choice.get("logprobs") if "text" in choice else None
         return {"index": index, "text": text or "", "finish_reason": choice.get("finish_reason"), "logprobs": logprobs}
 
 
 # ---- in between ----------------------------------------------------------------------------------------------------------------
 
 
-class _Calls:
+class CallPieces:
     """Tool calls put together from the pieces of a stream."""
 
     def __init__(self) -> None:
@@ -274,7 +279,7 @@ class _Calls:
         return [found[index] for index in sorted(found)]
 
 
-def _decoded(data: bytes | memoryview) -> Any:
+def decoded(data: bytes | memoryview) -> Any:
     """Raises ModelRaised: what a model makes can be nested without end, or hold half a surrogate pair."""
     try:
         return msgspec.json.decode(data)
@@ -288,12 +293,12 @@ def _object(value: Any) -> str:
     return str(value.get("object", "")) if isinstance(value, dict) else ""
 
 
-def _is_openai(value: Any) -> bool:
+def is_openai(value: Any) -> bool:
     return _object(value) in (CHAT, CHAT_CHUNK, TEXT) and isinstance(value.get("choices"), list)
 
 
 def _first_choice(value: Any) -> dict[str, Any] | None:
-    if not _is_openai(value):
+    if not is_openai(value):
         return None
     choices = [choice for choice in value["choices"] if isinstance(choice, dict)]
     return choices[0] if choices else {}
@@ -301,14 +306,28 @@ def _first_choice(value: Any) -> dict[str, Any] | None:
 
 def _choices(value: Any, identity: Identity) -> list[dict[str, Any]]:
     """The answers in any object, as choices of a chat."""
-    if _is_openai(value):
+    if is_openai(value):
         return [choice for choice in value["choices"] if isinstance(choice, dict)]
     if not isinstance(value, dict):
-        return [{"text": value if isinstance(value, str) else _text_of(value)}]
-    calls = _openai_calls(value.get("tool_calls") or _NO_CALLS, identity, 0)
+        return [{"text": value if isinstance(value, str) else text_of(value)}]
+    calls = openai_calls(value.get("tool_calls") or _NO_CALLS, identity, 0)
     response = value.get("response") if "response" in value or calls else value
-    text = response if isinstance(response, str) else "" if response is None else _text_of(response)
+    text = response if isinstance(response, str) else "" if response is None else text_of(response)
     return [{"message": {"content": text, "tool_calls": calls}, "finish_reason": value.get("finish_reason")}]
+
+
+def _delta(choice: dict[str, Any]) -> dict[str, Any]:
+    """What a choice adds to its message: all of it where the model answers a caller that wanted a stream with a whole."""
+    delta = choice.get("delta")
+    if isinstance(delta, dict):
+        return delta
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return {"content": choice.get("text") or ""}
+    whole = {name: value for name, value in message.items() if value and name != "tool_calls"}
+    if message.get("tool_calls"):
+        whole["tool_calls"] = [{"index": number, **call} for number, call in enumerate(message["tool_calls"])]
+    return whole
 
 
 def _said(choice: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -318,14 +337,14 @@ def _said(choice: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
     return text if isinstance(text, str) else "", message.get("tool_calls") or _NO_CALLS
 
 
-def _openai_calls(calls: Any, identity: Identity, start: int) -> list[dict[str, Any]]:
+def openai_calls(calls: Any, identity: Identity, start: int) -> list[dict[str, Any]]:
     """Calls of either style in OpenAI's. Ids are unique since the answer's is."""
     found = []
     for number, call in enumerate(call for call in calls if isinstance(call, dict)):
         inner = call.get("function")
         function: dict[str, Any] = inner if isinstance(inner, dict) else call
         arguments = function.get("arguments")
-        text = arguments if isinstance(arguments, str) else _text_of({} if arguments is None else arguments)
+        text = arguments if isinstance(arguments, str) else text_of({} if arguments is None else arguments)
         name = str(call.get("id") or f"call_{identity.id.rpartition('-')[2]}_{start + number}")
         found.append({"id": name, "type": "function", "function": {"name": str(function.get("name") or ""), "arguments": text}})
     return found
@@ -365,7 +384,7 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _text_of(value: Any) -> str:
+def text_of(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 

@@ -14,12 +14,15 @@ import msgspec
 from fornada.core.errors import BadRequest, InvalidSpec
 from fornada.core.names import VersionDigest
 from fornada.core.ports import CatalogPort, Resolved
+from fornada.core.specs import ModelSpec
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.schema_errors import describe
 from fornada.edge.tasks import Schema, Task, task_of
 
 KEPT = 4096
 """Contracts remembered. A contract is small; a catalogue has hundreds of models."""
+FAMILIES = ("workers-ai", "openai")
+"""How `ai/run` shows generated text: {"response": …} or a chat.completion."""
 SCHEMA_BYTES = 1024 * 1024
 _WORDS_WITHOUT_FORCE = frozenset(
     ["$comment", "$id", "$schema", "additionalProperties", "default", "deprecated", "description", "examples", "title", "type"]
@@ -32,11 +35,13 @@ class Contract:
     __slots__ = (
         "binary",
         "drop_nulls",
+        "generates",
         "input",
         "max_body",
         "meter",
         "objects_only",
         "open",
+        "openai_family",
         "output",
         "plain",
         "properties",
@@ -46,8 +51,13 @@ class Contract:
         "validator",
     )
 
-    def __init__(self, task: Task, *, input: Schema | None, output: Schema | None, max_body: int, meter: Meter) -> None:
+    def __init__(
+        self, task: Task, *, input: Schema | None, output: Schema | None, max_body: int, meter: Meter, openai_family: bool = False
+    ) -> None:
         """`input` and `output` are the model's own schemas, where it has any. Raises InvalidSpec for one that isn't valid."""
+        self.generates = task.slug == "text-generation"
+        self.openai_family = openai_family
+        """`ai/run` answers OpenAI's objects (FAMILIES)."""
         self.task = task
         self.meter = meter
         self.max_body = max_body
@@ -119,7 +129,16 @@ class Contracts:
             output=read_schema(version.folder, spec.schema.output) if spec.schema.output else None,
             max_body=spec.serving.max_body,
             meter=meter,
+            openai_family=_family_of(spec) == "openai",
         )
+
+
+def _family_of(spec: ModelSpec) -> object:
+    """[settings] output_family of a model that generates text. Raises InvalidSpec."""
+    family = spec.settings.get("output_family", FAMILIES[0]) if spec.task == "text-generation" else FAMILIES[0]
+    if family not in FAMILIES:
+        raise InvalidSpec(f"[settings] output_family must be one of {', '.join(FAMILIES)}, and is {family!r}")
+    return family
 
 
 def read_schema(folder: str, path: str) -> Schema:

@@ -198,7 +198,7 @@ def test_unknown_routes_are_refused_in_the_style_of_their_neighbours(edge: Serve
     assert [error["code"] for error in below.json()["errors"]] == [7003, 7000]
     beside = edge.fetch("GET", "/client/v4/user")
     assert (beside.status, beside.code) == (400, 7000)
-    for path in ("/nothing", "/v1/chat/completions", "/client/v4/accounts/x/ai/v1/chat/completions", "/api/v1/nothing"):
+    for path in ("/nothing", "/v1/chat/nothing", "/client/v4/accounts/x/ai/v1/chat/nothing", "/api/v1/nothing"):
         elsewhere = edge.fetch("POST", path, b"{}")
         assert (elsewhere.status, elsewhere.code) == (404, 7000), path
         assert elsewhere.json()["error"]["type"] == "not_found_error"

@@ -55,7 +55,7 @@ class Server:
         contracts = Contracts(observer=self._observer, catalog=catalog)
         self._doors: tuple[Door, ...] = (
             workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock),
-            openai.EmbeddingsDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock),
+            *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock) for door in openai.DOORS],
         )
         routes: list[Route] = [*workers_ai.routes(catalog=catalog, contracts=contracts), *openai.routes(catalog=catalog)]
         self._routes: tuple[Route, ...] = (

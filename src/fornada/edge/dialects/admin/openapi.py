@@ -94,6 +94,7 @@ def _operation(route: Route, operation: Operation) -> Object:
 
 def _success(operation: Operation) -> Object:
     content: Object = {operation.answer_type.partition(";")[0]: {"schema": operation.answer}}
+    content.update({kind: {"schema": schema} for kind, schema in operation.more_answers.items()})
     if operation.id in ("runModel", "runModelByBody"):
         content["text/event-stream"] = {"schema": {"type": "string", "description": "`data:` with one item each, then `data: [DONE]`"}}
         content["*/*"] = {"schema": {"type": "string", "format": "binary", "description": "What the model answers in a type of its own"}}

@@ -1,11 +1,15 @@
 """The OpenAI API under /v1 and /client/v4/accounts/{account}/ai/v1.
 
-In: embeddings as Exchanges, lists of models as Calls.
+In: embeddings, chats, completions and transcriptions as Exchanges, lists of models as Calls.
 Out: requests for the InferencePort; OpenAI's objects, without an envelope.
 May import: `edge` modules that are not dialects, `telemetry`, `core`.
 """
 
 from fornada.edge.dialects.openai.embeddings import EmbeddingsDoor
 from fornada.edge.dialects.openai.models import routes
+from fornada.edge.dialects.openai.text import ChatDoor, CompletionsDoor
+from fornada.edge.dialects.openai.transcriptions import TranscriptionsDoor
 
-__all__ = ["EmbeddingsDoor", "routes"]
+DOORS = (ChatDoor, EmbeddingsDoor, CompletionsDoor, TranscriptionsDoor)
+
+__all__ = ["DOORS", "ChatDoor", "CompletionsDoor", "EmbeddingsDoor", "TranscriptionsDoor", "routes"]

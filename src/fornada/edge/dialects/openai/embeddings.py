@@ -1,26 +1,17 @@
 """`POST /v1/embeddings`: a text-embeddings model in OpenAI's words."""
 
-import re
-
 import msgspec
 
 from fornada.core import errors
-from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
-from fornada.core.names import AccountId, parse_reference
-from fornada.core.ports import CatalogPort, Clock, InferencePort
-from fornada.core.resources import format_size
-from fornada.edge.auth import account_of
-from fornada.edge.calls import DEFAULT_BODY, Exchange, Operation, Target
+from fornada.core.errors import BadRequest
+from fornada.core.names import AccountId
+from fornada.edge.calls import Exchange, Operation
+from fornada.edge.dialects.openai.door import OpenaiDoor
 from fornada.edge.dialects.openai.vectors import VectorsSink
-from fornada.edge.invoke import Invoker
 from fornada.edge.json_bodies import broken, fields_of
-from fornada.edge.problems import Style
-from fornada.edge.targets import decoded
-from fornada.edge.validation import Contracts
+from fornada.edge.platform_options import read_options
 
-_PATH = re.compile(rb"(?:/client/v4/accounts/([^/]+)/ai)?/v1/embeddings/*\Z")
 MOST_INPUTS = 2048
-TASK = "text-embeddings"
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -30,6 +21,7 @@ class Asked(msgspec.Struct, frozen=True):
     input: str | list[str | int | list[int]]
     encoding_format: str | None = None
     dimensions: int | None = None
+    options: msgspec.Raw | None = None
 
 
 EMBED = Operation(
@@ -76,48 +68,16 @@ EMBED = Operation(
 )
 
 
-class EmbeddingsDoor:
+class EmbeddingsDoor(OpenaiDoor):
     """The hot route of embeddings."""
 
-    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock) -> None:
-        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock)
-        self._contracts = contracts
-        self._resolve = catalog.resolve
+    route = "embeddings"
+    task = "text-embeddings"
+    makes = "no embeddings"
 
-    def match(self, path: bytes, query: bytes) -> Target | None:
-        found = _PATH.match(path)
-        if found is None:
-            return None
-        try:
-            account = account_of(decoded(found[1])) if found[1] else None
-        except FornadaError as error:
-            return Target(door=self, style=Style.SUPERSET, error=error)
-        return Target(door=self, style=Style.SUPERSET, account=account)
-
-    def limit(self, target: Target) -> int:
-        return DEFAULT_BODY
-
-    def handle(self, exchange: Exchange) -> None:
-        try:
-            account = exchange.facts.caller.acting_for(exchange.target.account)
-            self._ask(exchange, account)
-        except FornadaError as error:
-            exchange.fail(error)
-
-    def _ask(self, exchange: Exchange, account: AccountId) -> None:
+    def ask(self, exchange: Exchange, account: AccountId) -> None:
         asked, texts = read_request(exchange.body())
-        try:
-            resolved = self._resolve(parse_reference(asked.model), account)
-        except UnknownModel:
-            raise UnknownModel(f"The model '{asked.model}' does not exist") from None
-        contract = self._contracts.of(resolved)
-        exchange.meter = contract.meter
-        if exchange.size > contract.max_body:
-            raise TooLarge(
-                f"Request is too large: this model takes bodies of at most {contract.max_body} bytes ({format_size(contract.max_body)})"
-            )
-        if resolved.spec.task != TASK:
-            raise BadRequest(f"'model': {asked.model} makes no embeddings, its task is {resolved.spec.task}")
+        resolved, contract = self.model(exchange, asked.model, account)
         given = {"text": texts}
         if not contract.drop_nulls:  # a schema of the model's own; the task's bound of 100 texts isn't OpenAI's
             contract.check(given)
@@ -129,6 +89,7 @@ class EmbeddingsDoor:
             resolved,
             account,
             (msgspec.json.encode(given),),
+            reject_if_busy=asked.options is not None and read_options(asked.options).reject_if_busy,
         )
 
 

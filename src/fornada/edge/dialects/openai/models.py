@@ -8,10 +8,12 @@ from fornada.core.ports import CatalogPort, Entry
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.catalog_entries import author_of
+from fornada.edge.dialects.openai.descriptions import CHAT, COMPLETE, TRANSCRIBE
 from fornada.edge.dialects.openai.embeddings import EMBED
 from fornada.edge.problems import Style
 
 _BASES = ("/v1", "/client/v4/accounts/{account}/ai/v1")
+_HOT = {"/embeddings": EMBED, "/chat/completions": CHAT, "/completions": COMPLETE, "/audio/transcriptions": TRANSCRIBE}
 _MODEL: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -30,13 +32,13 @@ _MODELS = {
 
 
 def routes(*, catalog: CatalogPort) -> list[Route]:
-    """All routes of the dialect, the hot one as a description."""
+    """All routes of the dialect, the hot ones as descriptions."""
     lists = _Models(catalog)
     found: list[Route] = []
     for number, base in enumerate(_BASES):
         suffix = "" if number == 0 else "OfAccount"
         found += [
-            Route(f"{base}/embeddings", Style.SUPERSET, {"POST": EMBED.named(f"createEmbeddings{suffix}")}),
+            *[Route(base + path, Style.SUPERSET, {"POST": each.named(each.id + suffix)}) for path, each in _HOT.items()],
             Route(f"{base}/models", Style.SUPERSET, {"GET": Operation(f"listOpenaiModels{suffix}", "The catalogue", _MODELS, lists.all)}),
             Route(
                 f"{base}/models/{{id:path}}",

@@ -75,7 +75,7 @@ class RunSink:
         if head.type != "application/json":
             self._exchange.begin(_own_lines(head) + NO_BUFFERING)
         elif self._stream:
-            self._exchange.begin(EVENT_STREAM_LINES + _header_lines(head))
+            self._exchange.begin(EVENT_STREAM_LINES + header_lines(head))
         else:
             self._collected = []
 
@@ -121,7 +121,7 @@ class RunSink:
 
     def _special(self, head: AnswerHead, body: bytes | memoryview) -> None:
         status = head.http_status if is_success(head.http_status) or is_refusal_of_model(head.http_status) else 200
-        lines = _header_lines(head)
+        lines = header_lines(head)
         if head.type != "application/json":
             self._exchange.reply(status, _own_lines(head), (body,), head.run_s)
         elif is_success(status):
@@ -137,10 +137,10 @@ class RunSink:
 def _own_lines(head: AnswerHead) -> bytes:
     """Header lines of a body in the model's own type."""
     kind = head.type if len(head.type) <= LONGEST_TYPE and _TYPE.match(head.type) else "application/octet-stream"
-    return b"content-type: %b\r\n%b%b" % (kind.encode(), _SENT_AS_IT_IS, _header_lines(head))
+    return b"content-type: %b\r\n%b%b" % (kind.encode(), _SENT_AS_IT_IS, header_lines(head))
 
 
-def _header_lines(head: AnswerHead) -> bytes:
+def header_lines(head: AnswerHead) -> bytes:
     """The headers that model code asked for, as far as they are its to choose. A line break in one is an attack: it is left out."""
     if not head.headers:
         return b""

@@ -17,6 +17,7 @@ from fornada.edge.json_bodies import Fields, encode, fields_of, is_true, value_o
 from fornada.edge.multipart import Field, read_multipart
 from fornada.edge.platform_options import NO_OPTIONS, Options, read_options
 from fornada.edge.tasks import CUSTOM
+from fornada.edge.text_generation import json_mode
 from fornada.edge.validation import Contract
 
 JSON = "application/json"
@@ -38,6 +39,8 @@ class Input(NamedTuple):
     type: str = JSON
     stream: bool = False
     reject_if_busy: bool = False
+    json_mode: bool = False
+    """Generated text must be JSON, and is answered as a value."""
 
 
 def read_body(body: bytes, content_type: str, media_type: str, query: Mapping[str, str], contract: Contract) -> Input:
@@ -79,7 +82,8 @@ def from_fields(fields: Fields, contract: Contract, *, options: Options, body: b
     """Inputs out of the fields of a JSON object; `body` is their text where it is still whole."""
     streams = "stream" in fields and is_true(fields["stream"])
     if contract.plain:
-        return Input((encode(fields) if body is None else body,), (), JSON, streams, options.reject_if_busy)
+        given = encode(fields) if body is None else body
+        return Input((given,), (), JSON, streams, options.reject_if_busy, contract.generates and _asks_for_json(fields))
     files: dict[str, bytes] = {}
     if contract.binary:
         body = _take_bytes(fields, files, contract, body)
@@ -87,9 +91,16 @@ def from_fields(fields: Fields, contract: Contract, *, options: Options, body: b
         for name in [name for name, raw in fields.items() if name not in contract.required and bytes(raw) == b"null"]:
             del fields[name]
             body = None
+    if contract.generates and contract.drop_nulls and "prompt" in fields and "messages" in fields:
+        raise BadRequest("'prompt' and 'messages' are mutually exclusive")
     if not contract.open:
         contract.check({**{name: value_of(raw) for name, raw in fields.items()}, **dict.fromkeys(files, "")})
-    return _pieces(encode(fields) if body is None else body, files, streams, options)
+    found = _pieces(encode(fields) if body is None else body, files, streams, options)
+    return found._replace(json_mode=True) if contract.generates and _asks_for_json(fields) else found
+
+
+def _asks_for_json(fields: Fields) -> bool:
+    return json_mode({name: value_of(fields[name]) for name in ("response_format", "guided_json") if name in fields})
 
 
 def _take_bytes(fields: Fields, files: dict[str, bytes], contract: Contract, body: bytes | None) -> bytes | None:

@@ -5,17 +5,20 @@ import re
 from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
 from fornada.core.names import AccountId, Reference, parse_reference
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
+from fornada.core.requests import Sink
 from fornada.core.resources import format_size
 from fornada.edge.auth import ANYBODY, account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import RunSink
 from fornada.edge.dialects.workers_ai.body import Input, read_body, read_json
+from fornada.edge.dialects.workers_ai.text import text_sink
 from fornada.edge.invoke import Invoker, quoted
 from fornada.edge.json_bodies import fields_of, is_true, value_of
 from fornada.edge.platform_options import check_tags, no_queue, read_options
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded, query_of
-from fornada.edge.validation import Contracts
+from fornada.edge.text_generation import identity as identity_of
+from fornada.edge.validation import Contract, Contracts
 
 _PATH = re.compile(rb"/client/v4/accounts/([^/]+)/ai/run(?:/+(.*))?\Z", re.DOTALL)
 _PLATFORM = frozenset(["queueRequest", "tags"])
@@ -29,6 +32,7 @@ class RunDoor:
         self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock)
         self._contracts = contracts
         self._resolve = catalog.resolve
+        self._clock = clock
 
     def match(self, path: bytes, query: bytes) -> Target | None:
         found = _PATH.match(path)
@@ -81,7 +85,7 @@ class RunDoor:
             if exchange.size > contract.max_body:
                 raise too_large(contract.max_body)
             body = exchange.body()
-            if contract.plain and body[:1] == b"{":
+            if contract.plain and not contract.generates and body[:1] == b"{":
                 # Most requests of models with an interface of their own: checked for being JSON, and passed on as they are.
                 fields = fields_of(body)
                 if "options" not in fields:
@@ -93,12 +97,18 @@ class RunDoor:
         except FornadaError as error:
             exchange.fail(error)
             return
-        self._run(exchange, resolved, account, given)
+        self._run(exchange, resolved, contract, account, given, target.name)
 
-    def _run(self, exchange: Exchange, resolved: Resolved, account: AccountId, given: Input) -> None:
+    def _run(self, exchange: Exchange, resolved: Resolved, contract: Contract, account: AccountId, given: Input, named: str) -> None:
+        sink: Sink
+        if contract.generates:
+            identity = identity_of("chatcmpl", exchange.trace_id, self._clock.wall(), named)
+            sink = text_sink(exchange, contract, identity, stream=given.stream, json_mode=given.json_mode)
+        else:
+            sink = RunSink(exchange, given.stream)
         self._invoker.run(
             exchange,
-            RunSink(exchange, given.stream),
+            sink,
             resolved,
             account,
             given.body,
@@ -127,11 +137,12 @@ class RunDoor:
         raw = fields.get("input")
         text = b"{}" if raw is None or bytes(raw) == b"null" else bytes(raw)
         if "options" not in fields:
-            self._run(exchange, resolved, account, read_json(text, contract))
+            self._run(exchange, resolved, contract, account, read_json(text, contract), name)
             return
         options = read_options(fields["options"])
         given = read_json(text, contract)
-        self._run(exchange, resolved, account, given._replace(reject_if_busy=given.reject_if_busy or options.reject_if_busy))
+        given = given._replace(reject_if_busy=given.reject_if_busy or options.reject_if_busy)
+        self._run(exchange, resolved, contract, account, given, name)
 
 
 def unknown(name: str) -> UnknownModel:

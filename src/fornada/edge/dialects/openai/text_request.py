@@ -1,0 +1,131 @@
+"""Requests for chats and texts in OpenAI's words, as the input of text generation that every runner knows.
+
+    max_completion_tokens      max_tokens, unless that is there too
+    null                       absent
+    content: null, parts       a text where all parts are texts, so that models need to know one form alone
+    prompt, for a text         with `raw`: no chat template
+    model, options             taken off: they are the platform's
+
+All else, named here or not, goes through as it is; the task's schema has checked it before a model is loaded for it.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fornada.core.errors import BadRequest
+from fornada.edge.json_bodies import Fields, encode, is_true, value_of
+from fornada.edge.platform_options import NO_OPTIONS, read_options
+from fornada.edge.validation import Contract
+
+MOST_PROMPTS = 128
+MANY_PROMPTS = ("gguf",)
+"""Engines that take a list of prompts."""
+_TEXTS = ("text", "input_text", "output_text")
+_TRUE = msgspec.Raw(b"true")
+
+
+class TextRequest(NamedTuple):
+    """A request, ready for the runner."""
+
+    body: bytes
+    stream: bool
+    include_usage: bool
+    """The stream ends with an event of token counts."""
+    reject_if_busy: bool
+
+
+def model_of(fields: Fields) -> str:
+    """The model that the body names. Raises BadRequest."""
+    name = value_of(fields["model"]) if "model" in fields else None
+    if not isinstance(name, str) or not name:
+        raise BadRequest("missing the field 'model'" if name is None else "'model' must be the name of a model")
+    return name
+
+
+def read_chat(fields: Fields, contract: Contract) -> TextRequest:
+    """A conversation. Raises BadRequest with the field's name."""
+    options = _prepared(fields)
+    if "messages" not in fields:
+        raise BadRequest("missing the field 'messages'")
+    fields.pop("prompt", None)
+    values = {name: value_of(raw) for name, raw in fields.items()}
+    contract.check(values)
+    if contract.drop_nulls and _made_plain(values["messages"]):
+        fields["messages"] = msgspec.Raw(msgspec.json.encode(values["messages"]))
+    return _request(fields, values, options)
+
+
+def read_text(fields: Fields, contract: Contract, engine: str) -> TextRequest:
+    """A text to go on from. Raises BadRequest with the field's name."""
+    options = _prepared(fields)
+    if "prompt" not in fields:
+        raise BadRequest("missing the field 'prompt'")
+    fields.pop("messages", None)
+    values = {name: value_of(raw) for name, raw in fields.items()}
+    prompts = _prompts(values["prompt"], engine)
+    contract.check({**values, "prompt": prompts[0]})
+    if len(prompts) == 1:
+        fields["prompt"] = msgspec.Raw(msgspec.json.encode(prompts[0]))
+    fields["raw"] = _TRUE
+    return _request(fields, values, options)
+
+
+def _prepared(fields: Fields) -> bool:
+    """Takes off what is not the model's. Returns whether a busy model refuses."""
+    options = read_options(fields.pop("options")) if "options" in fields else NO_OPTIONS
+    del fields["model"]
+    for name in [name for name, raw in fields.items() if bytes(raw) == b"null"]:
+        del fields[name]
+    if "max_completion_tokens" in fields and "max_tokens" not in fields:
+        fields["max_tokens"] = fields.pop("max_completion_tokens")
+    return options.reject_if_busy
+
+
+def _request(fields: Fields, values: dict[str, Any], reject_if_busy: bool) -> TextRequest:
+    wanted = values.get("stream_options")
+    if wanted is not None and not isinstance(wanted, dict):
+        raise BadRequest("'stream_options' must be an object")
+    return TextRequest(
+        encode(fields),
+        "stream" in fields and is_true(fields["stream"]),
+        isinstance(wanted, dict) and wanted.get("include_usage") is True,
+        reject_if_busy,
+    )
+
+
+def _prompts(given: Any, engine: str) -> list[str]:
+    prompts = [given] if isinstance(given, str) else given
+    if not isinstance(prompts, list) or not prompts:
+        raise BadRequest("'prompt' must be a text, or a list of texts")
+    if not all(isinstance(prompt, str) for prompt in prompts):
+        raise BadRequest("'prompt' holds tokens: this node takes texts, since each model has a tokenizer of its own")
+    if not all(prompts):
+        raise BadRequest("'prompt' is empty, or holds an empty text")
+    if len(prompts) > (MOST_PROMPTS if engine in MANY_PROMPTS else 1):
+        raise BadRequest(
+            f"'prompt' may be a list of {f'at most {MOST_PROMPTS} texts' if engine in MANY_PROMPTS else 'one text alone'} here"
+        )
+    return prompts
+
+
+def _made_plain(messages: Any) -> bool:
+    """Turns contents into texts, where they are nothing but that. Returns whether something changed."""
+    changed = False
+    for message in messages if isinstance(messages, list) else []:
+        if not isinstance(message, dict):
+            continue
+        content = message.get("content")
+        if content is None:
+            message["content"] = ""
+            changed = True
+        elif isinstance(content, list) and all(_is_text(part) for part in content):
+            message["content"] = "\n".join(part if isinstance(part, str) else part["text"] for part in content)
+            changed = True
+    return changed
+
+
+def _is_text(part: Any) -> bool:
+    if isinstance(part, dict):
+        return part.get("type") in _TEXTS and isinstance(part.get("text"), str)
+    return isinstance(part, str)

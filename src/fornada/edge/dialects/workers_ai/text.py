@@ -1,0 +1,64 @@
+"""Generated text as `ai/run` answers it (WORKERS_AI.md, 5.3), in the family that the model's author chose.
+
+[settings] output_family     result                                  events with "stream": true
+"workers-ai", or nothing     {"response", "tool_calls", "usage"}     {"response", …}
+"openai"                     a chat.completion                       chat.completion.chunk
+"""
+
+from fornada.core.requests import AnswerHead, Sink
+from fornada.edge.calls import Exchange
+from fornada.edge.dialects.workers_ai.answer import CLOSE, CLOSE_NONFINITE, OPEN, RunSink, header_lines
+from fornada.edge.text_generation import ChatStream, Identity, NativeStream, chat_completion, native_result
+from fornada.edge.text_sink import TextSink
+from fornada.edge.validation import Contract
+
+
+def text_sink(exchange: Exchange, contract: Contract, identity: Identity, *, stream: bool, json_mode: bool) -> TextSink:
+    """The Sink of one `ai/run` of a model that generates text."""
+    form = OpenaiForm(identity, stream) if contract.openai_family else NativeForm(identity, stream, json_mode)
+    return TextSink(exchange, form, stream=stream)
+
+
+class NativeForm:
+    """{"response": …}, in the envelope."""
+
+    __slots__ = ("_json_mode", "_stream", "identity")
+
+    def __init__(self, identity: Identity, stream: bool, json_mode: bool) -> None:
+        self.identity = identity
+        self._stream = stream
+        self._json_mode = json_mode
+
+    def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
+        return OPEN, native_result(body, json_mode=self._json_mode), CLOSE_NONFINITE if head.nonfinite else CLOSE
+
+    def events(self) -> NativeStream:
+        return NativeStream()
+
+    def lines(self, head: AnswerHead) -> bytes:
+        return header_lines(head)
+
+    def other(self, exchange: Exchange) -> Sink:
+        return RunSink(exchange, self._stream)
+
+
+class OpenaiForm:
+    """A chat.completion, in the envelope."""
+
+    __slots__ = ("_stream", "identity")
+
+    def __init__(self, identity: Identity, stream: bool) -> None:
+        self.identity = identity
+        self._stream = stream
+
+    def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
+        return OPEN, chat_completion(body, self.identity, usage=head.usage), CLOSE_NONFINITE if head.nonfinite else CLOSE
+
+    def events(self) -> ChatStream:
+        return ChatStream(self.identity, include_usage=True)
+
+    def lines(self, head: AnswerHead) -> bytes:
+        return header_lines(head)
+
+    def other(self, exchange: Exchange) -> Sink:
+        return RunSink(exchange, self._stream)
