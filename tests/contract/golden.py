@@ -60,6 +60,7 @@ ASSIGNMENT = {
     "artifacts": {"weights/model.onnx": "/data/artifacts/ab/cd"},
     "scratch": "/data/scratch/probe-1a2b",
     "settings": {"load_s": 0.5},
+    "command": {},
     "task": "custom",
     "resources": {"memory_bytes": 536870912, "threads": 1},
     "device": {"id": "cpu", "kind": "cpu", "memory_bytes": 0},

@@ -138,15 +138,15 @@ class CommandSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """[command]: an external server (engine = "command")."""
 
     args: list[str] = []
-    """The command and its arguments."""
+    """The command and its arguments; {socket}, {port}, {artifact:PATH}, {scratch}, {folder}, {device} and {threads} are filled in."""
     socket: str = ""
-    """Unix socket that it listens on."""
+    """Name of the Unix socket in scratch that it listens on."""
     port: int = 0
-    """Port that it listens on."""
+    """Port of 127.0.0.1 that it listens on, where there is no socket; 0: a free one."""
     health: str = ""
-    """Path that says when it is ready."""
+    """Path that answers with success when it is ready; empty: /health."""
     sleep: str = ""
-    """Call that gives device memory back."""
+    """Call that gives device memory back: a path for POST, or a method and a path."""
     wake: str = ""
     """Call that takes it again."""
 
@@ -161,7 +161,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     task: str = "custom"
     """custom, or a task type of Workers AI: it decides input, output and checks."""
     engine: Engine = "python"
-    """What executes the weights; torch and command come later, and are refused."""
+    """What executes the weights; torch comes later, and is refused."""
     description: str = ""
     """One line."""
     license: str = ""
@@ -312,9 +312,30 @@ def _check(spec: ModelSpec) -> None:
                 )
         if artifact.convert:
             check_inside(artifact.convert.script, "[[artifacts]] convert.script")
+    _check_command(spec)
     for place in (spec.python.entry, spec.schema.input, spec.schema.output):
         if place:
             check_inside(place, "a path")
+
+
+def _check_command(spec: ModelSpec) -> None:
+    command = spec.command
+    if spec.engine == "command" and not (command.args and command.args[0]):
+        raise InvalidSpec('model.toml: engine = "command" needs [command] args, the command that starts the server')
+    if spec.engine != "command" and command != CommandSpec():
+        raise InvalidSpec(f'model.toml: [command] is for engine = "command", and the engine is {spec.engine}')
+    if any("\0" in arg for arg in command.args):
+        raise InvalidSpec("model.toml: [command] args holds a NUL, which no argument can")
+    if not 0 <= command.port <= 65535:
+        raise InvalidSpec(f"model.toml: [command] port = {command.port} must be 1 to 65535, or 0 for a free one")
+    if command.socket:
+        check_inside(command.socket, "[command] socket")
+        if command.port:
+            raise InvalidSpec("model.toml: [command] socket and port exclude each other")
+    for key in ("health", "sleep", "wake"):
+        words = getattr(command, key).split()
+        if words and not (len(words) <= 2 and words[-1].startswith("/")):
+            raise InvalidSpec(f"model.toml: [command] {key} = '{getattr(command, key)}' must be a path, or a method and a path")
 
 
 def check_inside(path: str, where: str) -> None:
@@ -325,5 +346,5 @@ def check_inside(path: str, where: str) -> None:
 
 
 ENGINES: tuple[str, ...] = get_args(Engine)
-ENGINES_TO_COME = frozenset({"torch", "command"})
+ENGINES_TO_COME = frozenset({"torch"})
 """Those that no release can execute yet."""

@@ -125,6 +125,7 @@ def _assignment(version: Version, provisioned: Provisioned, place: Place, releas
         "artifacts": provisioned.artifacts,
         "scratch": place.scratch,
         "settings": msgspec.to_builtins(spec.settings),
+        "command": msgspec.to_builtins(spec.command),
         "task": spec.task,
         "resources": {"memory_bytes": spec.resources.memory, "threads": spec.resources.threads},
         "device": {

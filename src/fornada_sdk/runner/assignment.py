@@ -26,6 +26,8 @@ class Assignment(NamedTuple):
     scratch: str = ""
     """A directory that the model may write to; empty: none was made, a temporary one serves."""
     settings: Mapping[str, Any] = {}
+    command: Mapping[str, Any] = {}
+    """[command], for the engine of that name: args, socket, port, health, sleep, wake."""
     task: str = "custom"
     memory_bytes: int = 0
     """resources.memory_bytes; 0: not said."""
@@ -85,5 +87,5 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(["memory_bytes", "threads", "device_memory_bytes", "concurrency", "max_batch", "max_body"], int),
     **dict.fromkeys(["load_attempt", "load_count"], int),
     "max_wait_ms": (int, float),
-    **dict.fromkeys(["artifacts", "settings", "tensors"], dict),
+    **dict.fromkeys(["artifacts", "settings", "command", "tensors"], dict),
 }
