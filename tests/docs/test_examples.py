@@ -16,16 +16,17 @@ from tests.bounds import bound
 from tests.docs.pages import REPOSITORY
 from tests.harness.node import FORNADA, Node, node_environ
 
-EXAMPLES = sorted(path for path in (REPOSITORY / "examples").iterdir() if path.is_dir())
+EXAMPLES = sorted(path.parent for path in (REPOSITORY / "examples").rglob("model.py"))
+CONTRACT = [folder for folder in EXAMPLES if folder.parent.name == "contract"]
 NEED_PACKAGES = {"thumbnail", "moons"}
 TOLERANCE = 0.02
 """Of a score between two machines, and of a pixel as a share of its range."""
 
 
 def test_there_are_examples_and_a_page_lists_them():
-    listed = (REPOSITORY / "examples/README.md").read_text()
     for folder in EXAMPLES:
-        assert f"]({folder.name}/" in listed
+        assert f"]({folder.name}/" in (folder.parent / "README.md").read_text()
+    assert "](contract/README.md)" in (REPOSITORY / "examples/README.md").read_text()
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
@@ -96,7 +97,8 @@ async def alone(folder: Path) -> Any:
     module = module_of(folder)
     context = Context.inactive(settings={**settings_of(folder), "pause_s": 0})
     if hasattr(module, "handle_request"):
-        return module.handle_request(request(folder), context)
+        answer = module.handle_request(request(folder), context)
+        return answer.body if isinstance(answer, Response) else answer
     model: Model = module.Model()
     model.load(context)
     found = model.run(model.preprocess(request(folder), context), context)
@@ -135,7 +137,8 @@ def test_an_example_works_on_a_node(node: Node, folder: Path, tmp_path: Path):
 
     name = fornada("deploy", folder, "--wait").split(": version")[0]
     node.deployed.append(name)
-    fornada("run", name, "--file", request_of(folder), "--output", tmp_path / "answer")
-    content = (tmp_path / "answer").read_bytes()
     wanted = expected(folder)
+    path = tmp_path / ("answer.bin" if isinstance(wanted, bytes) else "answer.json")
+    fornada("run", name, "--file", request_of(folder), "--out", path)
+    content = path.read_bytes()
     same(content if isinstance(wanted, bytes) else json.loads(content), wanted)

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,8 @@ def test_a_file_inside_json_is_a_file_outside(cli: Cli, node: FakeNode, tmp_path
     assert cli("run", NAME).stdout_bytes == picture
     assert cli("run", NAME, "--out", tmp_path / "a.png").stdout == ""
     assert (tmp_path / "a.png").read_bytes() == picture
+    assert cli("run", NAME, "--out", tmp_path / "a.json").exit_code == 0
+    assert json.loads((tmp_path / "a.json").read_text()).keys() == {"image"}
     seen = on_a_terminal("run", NAME, url=node.url)
     assert seen.code == 1 and f"{len(picture)} bytes of image/png, nothing for a terminal; --out answer.png saves it" in seen.text
 

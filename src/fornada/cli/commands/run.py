@@ -132,7 +132,7 @@ def _save(path: str, result: Any, found: "shapes.Answer", body: request_input.Bo
     from fornada.cli.answers import shapes
     from fornada.cli.answers.drawing import annotated, is_picture_path
 
-    if isinstance(found, shapes.Encoded):
+    if isinstance(found, shapes.Encoded) and not path.endswith(".json"):
         _write(path, found.content)
     elif is_picture_path(path):
         if not isinstance(found, shapes.Labels | shapes.Pose | shapes.ReadText | shapes.Segmentation) or not body.picture():
