@@ -262,6 +262,25 @@ _GENERATION: Object = {
     "repetition_penalty": _number("Against repetition", minimum=0, maximum=2),
     "frequency_penalty": _number("Against frequent words", minimum=-2, maximum=2),
     "presence_penalty": _number("Against words that were there", minimum=-2, maximum=2),
+    "stop": {
+        "description": "A text, or some: the answer ends before them",
+        "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+    },
+    "response_format": {
+        "type": "object",
+        "description": "JSON mode: the answer is a JSON object, or what a schema says, bare or in OpenAI's envelope",
+        "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}},
+        "required": ["type"],
+    },
+    "tools": {
+        "type": "array",
+        "description": "Functions that the model may call: {name, description, parameters}, or OpenAI's {type, function}",
+        "items": {"type": "object"},
+    },
+    "tool_choice": {
+        "description": "auto, none, required, or the one function to call",
+        "oneOf": [{"type": "string"}, {"type": "object"}],
+    },
 }
 TEXT_GENERATION_IN: Object = {
     **_object(
@@ -283,4 +302,24 @@ TEXT_GENERATION_IN: Object = {
     ),
     "oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
 }
-TEXT_GENERATION_OUT = _object("The text", {"response": {"type": ["string", "object"]}, "usage": _USAGE})
+_CALLS: Object = {
+    "type": "array",
+    "description": "Functions to call; left out where there are none",
+    "items": {"type": "object", "properties": {"name": {"type": "string"}, "arguments": {}}},
+}
+TEXT_GENERATION_OUT = _object(
+    "The text",
+    {"response": {"description": "A text; in JSON mode the value that it is"}, "tool_calls": _CALLS, "usage": _USAGE},
+)
+CHAT_OUT: Object = {
+    "type": "object",
+    "description": "A chat.completion, as OpenAI writes it",
+    "properties": {
+        "id": {"type": "string"},
+        "object": {"const": "chat.completion"},
+        "model": {"type": "string"},
+        "choices": {"type": "array", "items": {"type": "object"}},
+        "usage": _USAGE,
+    },
+    "required": ["object", "choices"],
+}

@@ -17,6 +17,7 @@ from fornada.core.ports import CatalogPort, Resolved
 from fornada.core.specs import ModelSpec
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.schema_errors import describe
+from fornada.edge.task_schemas import CHAT_OUT
 from fornada.edge.tasks import Schema, Task, task_of
 
 KEPT = 4096
@@ -62,7 +63,8 @@ class Contract:
         self.meter = meter
         self.max_body = max_body
         self.input: Schema = task.input if input is None else input
-        self.output: Schema = task.output if output is None else output
+        usual = CHAT_OUT if openai_family else task.output
+        self.output: Schema = usual if output is None else output
         properties = self.input.get("properties")
         self.properties: Mapping[str, Any] = properties if isinstance(properties, dict) else {}
         required = self.input.get("required")
