@@ -116,6 +116,14 @@ def test_two_versions_of_a_model_count_as_one_resident_model():
     assert plan([need("a:2", model="a", since=5.0)], held, [HOST], max_resident=1).grants == (Grant("a:2", CPU),)
 
 
+def test_two_versions_of_a_model_that_both_wait_take_one_place_between_them():
+    held = [holding("busy", phase=Phase.COMING)]
+    wishes = [need("a:1", model="a", since=1.0), need("a:2", model="a", since=2.0)]
+    made = plan(wishes, held, [HOST], max_resident=1)
+    assert (made.grants, set(made.waits)) == ((), {"a:1", "a:2"})
+    assert plan(wishes, [], [HOST], max_resident=1).grants == (Grant("a:1", CPU), Grant("a:2", CPU))
+
+
 def test_a_younger_wish_passes_an_older_one_only_where_it_takes_nothing_from_it():
     held = [holding("busy", device="cuda:0", gib=5, phase=Phase.COMING)]
     wishes = [need("large", gib=6, since=1.0), need("small", gib=2, since=2.0), need("host", since=3.0)]

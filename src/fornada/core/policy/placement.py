@@ -153,8 +153,11 @@ class _Room:
         self._going = {holding.key for holding in holdings if holding.phase is Phase.CLOSING}
         self._max = max_resident
         self._devices = {device.id: device for device in devices}
-        self._taken: list[tuple[ModelName, str, int]] = []
-        """Granted in this plan, or claimed by an older need."""
+        self._granted: set[ModelName] = set()
+        self._claimed: set[ModelName] = set()
+        """By older needs that wait on."""
+        self._taken: list[tuple[str, int]] = []
+        """Bytes of a device, granted in this plan or claimed by an older need."""
 
     def evictable(self, need: Need) -> list[Holding]:
         return [holding for holding in self._held if holding.key not in self._going and _may_go(holding, need)]
@@ -164,20 +167,23 @@ class _Room:
         return device.total_bytes - device.foreign_bytes - device.lingering_bytes - held - self._taken_bytes(device.id)
 
     def fits_now(self, need: Need, device: DeviceRoom) -> bool:
-        models = {holding.model for holding in self._held}
-        return self._slot(models, need.model) and self._bytes_suffice(need, device, self.free_now(device))
+        return self._slot_now(need.model) and self._bytes_suffice(need, device, self.free_now(device))
 
     def fits_then(self, need: Need, device: DeviceRoom, without: Iterable[Holding] = ()) -> bool:
         gone = self._going | {holding.key for holding in without}
         staying = [holding for holding in self._held if holding.key not in gone]
         held = sum(holding.charge_bytes for holding in staying if holding.device == device.id)
         free = device.total_bytes - device.foreign_bytes - held - self._taken_bytes(device.id)
-        return self._slot({holding.model for holding in staying}, need.model) and self._bytes_suffice(need, device, free)
+        models = {holding.model for holding in staying} | self._granted | self._claimed
+        return self._slot(models, need.model) and self._bytes_suffice(need, device, free)
 
     def grant(self, need: Need, device: str) -> None:
-        self._taken.append((need.model, device, need.device_bytes if device != CPU else 0))
+        self._granted.add(need.model)
+        self._taken.append((device, need.device_bytes))
 
-    claim = grant
+    def claim(self, need: Need, device: str) -> None:
+        self._claimed.add(need.model)
+        self._taken.append((device, need.device_bytes))
 
     def close(self, victims: Iterable[Holding]) -> None:
         self._going |= {victim.key for victim in victims}
@@ -185,7 +191,7 @@ class _Room:
     def explain(self, need: Need, device: DeviceRoom) -> str:
         going = sorted({holding.model for holding in self._held if holding.key in self._going})
         parts = []
-        if not self._slot({holding.model for holding in self._held}, need.model):
+        if not self._slot_now(need.model):
             parts.append(f"{self._max} of {self._max} resident models (max_resident)")
         free = max(0, self.free_now(device))
         if not self._bytes_suffice(need, device, free):
@@ -195,15 +201,21 @@ class _Room:
             parts.append(f"waits for the end of {', '.join(going)}")
         return "; ".join(parts) or "waits for older wishes"
 
+    def _slot_now(self, model: ModelName) -> bool:
+        present = {holding.model for holding in self._held} | self._granted
+        if model in present or not self._max:
+            return True
+        # An older need of the same model that waits for the place comes first.
+        return model not in self._claimed and len(present | self._claimed) < self._max
+
     def _slot(self, models: set[ModelName], model: ModelName) -> bool:
-        models = models | {taken for taken, _, _ in self._taken}
         return not self._max or model in models or len(models) < self._max
 
     def _bytes_suffice(self, need: Need, device: DeviceRoom, free: int) -> bool:
         return device.id == CPU or need.device_bytes == 0 or need.device_bytes <= free
 
     def _taken_bytes(self, device: str) -> int:
-        return sum(count for _, where, count in self._taken if where == device)
+        return sum(count for where, count in self._taken if where == device)
 
 
 def _may_go(holding: Holding, need: Need) -> bool:
