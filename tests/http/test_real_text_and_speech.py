@@ -1,0 +1,85 @@
+"""The catalogue's chat and speech models with OpenAI's client, as a newcomer would use them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+import fornada.models
+from tests.harness.fixtures import StartNode
+
+pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
+
+MODELS = Path(fornada.models.__path__[0])
+CHAT = "@fornada/smollm2-135m-instruct"
+EARS = "@fornada/whisper-tiny-en"
+ACCOUNT = "local"
+FIRST_S = 400
+"""An environment of a hundred megabytes may be built on the way."""
+ASKED: list[Any] = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
+
+
+def client_of(url: str) -> openai.OpenAI:
+    return openai.OpenAI(
+        api_key="any", base_url=f"{url}/v1", timeout=FIRST_S, max_retries=0, default_headers={"x-timeout-ms": str(FIRST_S * 1000)}
+    )
+
+
+def test_smollm2_chats_streams_obeys_a_schema_and_calls_a_tool(new_node: StartNode):
+    node = new_node().start()
+    with client_of(node.url) as client:
+        answer = client.chat.completions.create(model=CHAT, messages=ASKED, temperature=0, max_tokens=24)
+        assert "Paris" in (answer.choices[0].message.content or "") and answer.usage and answer.usage.prompt_tokens > 10
+        usual: dict[str, Any] = {"model": CHAT, "messages": ASKED, "temperature": 0, "max_tokens": 24}
+        chunks = list(client.chat.completions.create(**usual, stream=True, stream_options={"include_usage": True}))
+        said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        assert said == answer.choices[0].message.content and chunks[-1].usage == answer.usage
+        assert len(chunks) > 5, "token by token"
+        schema = {
+            "type": "object",
+            "properties": {"city": {"enum": ["Paris", "Rome"]}},
+            "required": ["city"],
+            "additionalProperties": False,
+        }
+        wanted: Any = {"type": "json_schema", "json_schema": {"name": "capital", "schema": schema}}
+        found = client.chat.completions.create(**usual, response_format=wanted).choices[0].message.content
+        assert json.loads(found or "").keys() == {"city"}
+        tool: Any = {"type": "function", "function": {"name": "capital_of", "parameters": schema}}
+        forced = client.chat.completions.create(**{**usual, "max_tokens": 60}, tools=[tool], tool_choice="required").choices[0]
+        assert forced.finish_reason == "tool_calls" and forced.message.tool_calls and forced.message.tool_calls[0].type == "function"
+        assert forced.message.tool_calls[0].function.name == "capital_of"
+        assert json.loads(forced.message.tool_calls[0].function.arguments).keys() == {"city"}
+        both = client.completions.create(model=CHAT, prompt=["The sky is", "Grass is"], max_tokens=3, n=2, temperature=0)
+        assert [choice.index for choice in both.choices] == [0, 1, 2, 3]
+    native = node.ask(CHAT, {"messages": ASKED, "temperature": 0, "max_tokens": 24}, timeout_s=60)
+    assert native["response"] == said and native["usage"]["total_tokens"] == answer.usage.total_tokens
+    value = node.ask(
+        CHAT, {"messages": ASKED, "max_tokens": 24, "response_format": {"type": "json_schema", "json_schema": schema}}, timeout_s=60
+    )
+    assert value["response"]["city"] in ("Paris", "Rome")
+    events = node.stream(CHAT, {"messages": ASKED, "temperature": 0, "max_tokens": 24}, timeout_s=60)
+    assert events.done and "".join(item["response"] for item in events.items) == said and events.items[-1]["usage"] == native["usage"]
+    assert node.stop() == 0
+
+
+def test_whisper_writes_down_its_example(new_node: StartNode):
+    node = new_node().start()
+    folder = MODELS / "whisper-tiny-en" / "example"
+    wanted = json.loads((folder / "answer.json").read_text())
+    file = ("request.wav", (folder / "request.wav").read_bytes())
+    with client_of(node.url) as client:
+        assert client.audio.transcriptions.create(model=EARS, file=file).text == wanted["text"]
+        verbose = client.audio.transcriptions.create(
+            model=EARS, file=file, response_format="verbose_json", timestamp_granularities=["word", "segment"], language="en", temperature=0
+        )
+        assert verbose.text == wanted["text"] and verbose.words and len(verbose.words) == wanted["word_count"]
+        assert verbose.segments and verbose.segments[0].start < verbose.segments[0].end
+        subtitles: Any = client.audio.transcriptions.create(model=EARS, file=file, response_format="vtt")
+        assert subtitles.startswith("WEBVTT\n\n00:")
+    form = {"model": "@cf/openai/whisper", "response_format": "text"}
+    answer = httpx.post(f"{node.url}/client/v4/accounts/{ACCOUNT}/ai/v1/audio/transcriptions", data=form, files={"file": file}, timeout=60)
+    assert answer.text.strip() == wanted["text"]
+    assert node.stop() == 0
