@@ -1,7 +1,9 @@
 """What the commands print on stdout: tables on a terminal, plain columns elsewhere, JSON on request."""
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +15,9 @@ from fornada.cli.printable import escaped, printable
 STATE_COLOURS = {"ready": "green", "pending": "yellow", "asleep": "cyan", "stopping": "yellow", "stopped": "dim", "failed": "red"}
 WIDEST = 60
 """Characters of a cell where no terminal says how much room there is."""
+NARROWEST = 20
+"""Columns in which words are still broken; with fewer the terminal may do it."""
+GAP = 2
 
 
 def print_json(value: Any) -> None:
@@ -30,13 +35,16 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
-    """`empty` is said where there is no row. A column named `state` is coloured on a terminal."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, spare: Sequence[str] = ()) -> None:
+    """`empty` is said where there is no row. A column named `state` is coloured on a terminal.
+
+    `spare`: columns that a terminal without room for all of them goes without, the first one first.
+    """
     safe = [[printable(cell) for cell in row] for row in rows]
     if not rows:
         click.echo(empty)
     elif sys.stdout.isatty():
-        _print_rich(columns, safe)
+        _print_rich(*_fitted(columns, safe, spare, terminal_width()))
     else:
         _print_plain(columns, safe)
 
@@ -69,7 +77,22 @@ def version_digits(version: str | None) -> str:
 def bytes_text(count: Any) -> str:
     from fornada.core.resources import format_size
 
-    return format_size(count) if isinstance(count, int) and count > 0 else "-"
+    if not isinstance(count, int) or count <= 0:
+        return "-"
+    number, unit = format_size(count).split()
+    return f"{float(number):.0f} {unit}" if float(number) >= 100 else f"{number} {unit}"  # a tenth of that says nothing
+
+
+def terminal_width() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def hanging(text: str, *, indent: int) -> str:
+    """Text that begins at column `indent`: on a terminal its further lines begin there too, and break between words."""
+    room = terminal_width() - indent
+    if not sys.stdout.isatty() or room < NARROWEST:
+        return text
+    return f"\n{' ' * indent}".join(textwrap.wrap(text, room, break_on_hyphens=False)) or text
 
 
 def key_values(pairs: Mapping[str, Any]) -> None:
@@ -77,7 +100,7 @@ def key_values(pairs: Mapping[str, Any]) -> None:
     shown = {key: value for key, value in pairs.items() if value not in (None, "", [], {})}
     width = max((len(key) for key in shown), default=0)
     for key, value in shown.items():
-        click.echo(printable(f"{key:<{width}}  {value}"))
+        click.echo(f"{key:<{width}}  {hanging(printable(str(value)), indent=width + 2)}")
 
 
 def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -85,6 +108,20 @@ def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
         click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _fitted(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], room: int
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    from rich.cells import cell_len
+
+    widths = {name: max(cell_len(name), *(cell_len(row[place]) for row in rows)) for place, name in enumerate(columns)}
+    kept = list(columns)
+    for name in spare:
+        if sum(widths[each] for each in kept) + GAP * (len(kept) - 1) <= room:
+            break
+        kept.remove(name)
+    return kept, [[cell for name, cell in zip(columns, row, strict=True) if name in kept] for row in rows]
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -26,10 +26,10 @@ class Seen(NamedTuple):
     code: int
 
 
-def on_a_terminal(*args: str, url: str, typed: str = "", interrupt_at: str = "") -> Seen:
+def on_a_terminal(*args: str, url: str, typed: str = "", interrupt_at: str = "", columns: int = 140) -> Seen:
     """Runs `fornada ARGS`. `typed` is typed at once; Ctrl-C is typed when `interrupt_at` has been shown."""
     outer, inner = pty.openpty()
-    env = {**os.environ, "FORNADA_URL": url, "TERM": "xterm-256color", "COLUMNS": "140", "LINES": "40"}
+    env = {**os.environ, "FORNADA_URL": url, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
     process = subprocess.Popen(
         [sys.executable, "-c", START, *args], stdin=inner, stdout=inner, stderr=inner, env=env, start_new_session=True
     )

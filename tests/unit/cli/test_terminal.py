@@ -1,7 +1,9 @@
 """What is different on a terminal: questions, colours, bars, Ctrl-C."""
 
 import json
+import re
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -119,3 +121,47 @@ def test_nor_by_an_answer_of_another_shape(node: FakeNode, result: object, args:
     assert not {"\x1b", "\x9b", "\u202e"} & set(seen.raw)
     if args:
         assert json.loads(seen.raw) == result
+
+
+LONG = "@fornada/smollm2-135m-instruct"
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (130, ["NAME", "TASK", "ENGINE", "VERSION", "STATE", "MEMORY", "LAST USED"]),
+        (100, ["NAME", "TASK", "STATE", "MEMORY", "LAST USED"]),
+        (80, ["NAME", "TASK", "STATE", "MEMORY"]),
+        (70, ["NAME", "TASK", "STATE"]),
+        (40, ["NAME", "STATE"]),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_and_no_broken_names(node: FakeNode, columns: int, shown: list[str]):
+    listed = [model(LONG, task="optical-character-recognition", engine="tensorflow", peak_bytes=157_500_000, state="stopped")]
+    node.on("GET", "/api/v1/models", say({"models": listed}))
+    head, row = on_a_terminal("models", url=node.url, columns=columns).text.splitlines()[:2]
+    assert re.split(r"\s{2,}", head.strip()) == shown
+    assert LONG in row and max(len(head), len(row)) <= columns
+
+
+def test_long_text_goes_on_below_where_it_began(node: FakeNode):
+    node.on("GET", PATH, say(model(description="one two three " * 10)))
+    lines = on_a_terminal("models", NAME, url=node.url, columns=60).text.splitlines()
+    assert max(map(len, lines)) <= 60
+    (first,) = [place for place, line in enumerate(lines) if line.startswith("description  one")]
+    assert lines[first + 1].startswith(" " * 13 + "t") or lines[first + 1].startswith(" " * 13 + "o")
+
+
+def test_a_log_has_the_clock_on_the_wall(node: FakeNode):
+    times = [datetime.now(UTC).isoformat(), "2020-01-02T03:04:05Z", "odd\x1b"]
+    lines = [{"time": time, "stream": "stderr", "line": "said", "request_id": "0123456789"} for time in times]
+    node.on("GET", f"{PATH}/logs", Said("".join(json.dumps(line) + "\n" for line in lines).encode(), type="application/x-ndjson"))
+    today, other, odd = on_a_terminal("logs", NAME, url=node.url).text.splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d 01234567 ! said", today)
+    assert re.fullmatch(r"2020-01-0\d \d\d:\d\d:\d\d 01234567 ! said", other)
+    assert odd == "odd\\x1b 01234567 ! said"
+
+
+def test_a_model_that_wrote_nothing_is_said_to_have(node: FakeNode):
+    node.on("GET", f"{PATH}/logs", Said(b"", type="application/x-ndjson"))
+    assert on_a_terminal("logs", NAME, url=node.url).text == f"{NAME} has written nothing that is still kept\n"

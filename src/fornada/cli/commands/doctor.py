@@ -8,7 +8,7 @@ import click
 
 from fornada.cli.client import Node, with_node
 from fornada.cli.failures import CommandFailed
-from fornada.cli.output import print_json
+from fornada.cli.output import hanging, print_json
 
 if TYPE_CHECKING:
     from fornada.cli.checks.finding import Finding
@@ -88,6 +88,6 @@ def _show(found: "list[Finding]") -> None:
     width = max(len(finding.subject) for finding in found)
     for finding in found:
         level = click.style(f"{finding.level:<4}", fg=COLOURS[finding.level], bold=finding.level != "ok")
-        click.echo(f"{level}  {finding.subject:<{width}}  {finding.seen}")
+        click.echo(f"{level}  {finding.subject:<{width}}  {hanging(finding.seen, indent=width + 8)}")
         if finding.advice:
-            click.echo(f"      {'':<{width}}  -> {finding.advice}")
+            click.echo(f"      {'':<{width}}  -> {hanging(finding.advice, indent=width + 11)}")

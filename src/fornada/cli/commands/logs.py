@@ -1,7 +1,9 @@
 """`fornada logs`."""
 
 import json
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -28,18 +30,23 @@ def logs(node: Node, model: str, follow: bool, last: int | None, as_json: bool) 
       fornada logs @local/echo
       fornada logs @local/echo -f --json
     """
+    show = shown_to_a_person if sys.stdout.isatty() else shown
+    nothing = True
     query = {"follow": "true"} if follow else {}
     if last is not None:
         query["last"] = str(last)
     try:
         for line in _lines(node, model, query):
-            print_json_line(line) if as_json else click.echo(_shown(line))
+            print_json_line(line) if as_json else click.echo(show(line))
+            nothing = False
     except KeyboardInterrupt:
         if not follow:
             raise
         return  # how following ends
     if follow:
         raise CommandFailed(f"the node ended the log of {model}: it was stopped or restarted, or the model removed; run it again to go on")
+    if nothing and last != 0 and not as_json:
+        click.echo(f"{model} has written nothing that is still kept", err=True)
 
 
 def _lines(node: Node, model: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -59,7 +66,32 @@ def _parsed(text: str) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def _shown(line: dict[str, Any]) -> str:
-    request = str(line.get("request_id") or "")
-    mark = {"stderr": "!", "log": "·"}.get(str(line.get("stream")), " ")
-    return f"{line.get('time', '')} {request[:ID_SHOWN]:<{ID_SHOWN}} {mark} {printable(str(line.get('line', '')))}"
+def shown(line: dict[str, Any]) -> str:
+    """The time as the node wrote it, the beginning of the request's id, a mark, the line."""
+    return f"{line.get('time', '')} {_request(line)} {_mark(line)} {printable(str(line.get('line', '')))}"
+
+
+def shown_to_a_person(line: dict[str, Any]) -> str:
+    """The same by the clock on the wall, with what isn't the model's own words in the background."""
+    words = printable(str(line.get("line", "")))
+    head = click.style(f"{_wall_clock(str(line.get('time', '')))} {_request(line)}", dim=True)
+    mark = click.style(_mark(line), fg="red" if line.get("stream") == "stderr" else "cyan")
+    return f"{head} {mark} {words}"
+
+
+def _request(line: dict[str, Any]) -> str:
+    return f"{printable(str(line.get('request_id') or ''))[:ID_SHOWN]:<{ID_SHOWN}}"
+
+
+def _mark(line: dict[str, Any]) -> str:
+    return {"stderr": "!", "log": "·"}.get(str(line.get("stream")), " ")
+
+
+def _wall_clock(time: str) -> str:
+    """`14:03:05`, with the day in front where it wasn't today."""
+    try:
+        then = datetime.fromisoformat(time).astimezone()
+    except (ValueError, OverflowError):
+        return printable(time)
+    today = then.date() == datetime.now(UTC).astimezone().date()
+    return then.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")

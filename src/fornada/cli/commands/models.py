@@ -9,6 +9,9 @@ from fornada.cli.client import Node, with_node
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import ago, bytes_text, key_values, print_json, print_table, shorten, version_digits
 
+SPARE = ("version", "engine", "last used", "memory", "task")
+"""Columns that a narrow terminal goes without, the first one first."""
+
 
 @click.command()
 @click.argument("model", required=False)
@@ -16,6 +19,9 @@ from fornada.cli.output import ago, bytes_text, key_values, print_json, print_ta
 @with_node
 def models(node: Node, model: str | None, as_json: bool) -> None:
     """List the models of the node, or show one.
+
+    Memory is the most that was seen, or what the model declares (≤) where it has not run yet. A narrow terminal
+    shows fewer columns; --json has everything.
 
     \b
     Example:
@@ -31,12 +37,14 @@ def models(node: Node, model: str | None, as_json: bool) -> None:
         print_json(answer)
         return
     columns = ["name", "task", "engine", "version", "state", "memory", "last used"]
-    print_table(columns, [_row(found) for found in answer.get("models", [])], empty="no models yet; 'fornada deploy DIR' adds one")
+    print_table(
+        columns, [_row(found) for found in answer.get("models", [])], empty="no models yet; 'fornada deploy DIR' adds one", spare=SPARE
+    )
 
 
 def memory(found: dict[str, Any]) -> str:
-    """Measured where something was measured, else declared."""
-    return bytes_text(found.get("peak_bytes")) if found.get("peak_bytes") else f"{bytes_text(found.get('declared_bytes'))} declared"
+    """The most that was measured; where nothing was, the declared bound as `≤512 MiB`."""
+    return bytes_text(found.get("peak_bytes")) if found.get("peak_bytes") else f"≤{bytes_text(found.get('declared_bytes'))}"
 
 
 def _row(found: dict[str, Any]) -> list[str]:

@@ -11,6 +11,8 @@ from fornada.cli.output import bytes_text, print_json, print_table
 
 SAMPLE_S = 0.5
 COLUMNS = ("model", "pid", "state", "device", "declared", "measured", "in flight", "queued", "rps", "p50", "p99")
+SPARE = ("declared", "device", "p50", "queued", "rps", "in flight")
+"""Columns that a narrow terminal goes without, the first one first."""
 
 
 @click.command()
@@ -32,7 +34,7 @@ def ps(node: Node, as_json: bool) -> None:
     if as_json:
         print_json({"instances": found})
     else:
-        print_table(COLUMNS, [_row(instance) for instance in found], empty="nothing runs; 'fornada models' shows what could")
+        print_table(COLUMNS, [_row(instance) for instance in found], empty="nothing runs; 'fornada models' shows what could", spare=SPARE)
 
 
 @click.command()
@@ -55,7 +57,7 @@ def top(node: Node, every: float) -> None:
             before = after
             click.clear()
             click.echo(f"{node.url}  {time.strftime('%H:%M:%S')}")
-            print_table(COLUMNS, [_row(instance) for instance in found], empty="nothing runs")
+            print_table(COLUMNS, [_row(instance) for instance in found], empty="nothing runs", spare=SPARE)
     except KeyboardInterrupt:
         return  # how top ends
 

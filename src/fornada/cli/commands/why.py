@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from fornada.cli.client import Node, model_path, with_node
-from fornada.cli.output import bytes_text, print_json, version_digits
+from fornada.cli.output import bytes_text, hanging, print_json, version_digits
 from fornada.cli.printable import printable
 
 
@@ -25,17 +25,23 @@ def why(node: Node, model: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    click.echo(printable(f"{found.get('model', model)} ({found.get('state')}): {found.get('summary') or 'no more is known'}"))
+    click.echo(
+        hanging(printable(f"{found.get('model', model)} ({found.get('state')}): {found.get('summary') or 'no more is known'}"), indent=0)
+    )
     for key, value in found.items():
         if key not in ("model", "state", "summary") and not _says_nothing(value):
             for line in _lines(key, value, 0):
-                click.echo(printable(line))
+                text = printable(line)
+                indent = len(text) - len(text.lstrip(" -"))
+                click.echo(text[:indent] + hanging(text[indent:], indent=indent))
 
 
 def _lines(key: str, value: Any, depth: int) -> Iterator[str]:
     """Any JSON value as indented text."""
-    indent, name = "  " * depth, key.replace("_", " ")
-    if isinstance(value, dict):
+    indent, name = "  " * depth, _name(key)
+    if isinstance(value, dict) and not any(isinstance(item, dict | list) for item in value.values()):
+        yield f"{indent}{name}: {_told(value)}"
+    elif isinstance(value, dict):
         yield f"{indent}{name}:"
         for inner, item in value.items():
             if not _says_nothing(item):
@@ -44,12 +50,21 @@ def _lines(key: str, value: Any, depth: int) -> Iterator[str]:
         yield f"{indent}{name}:"
         for item in value:
             if isinstance(item, dict):
-                told = {inner: field for inner, field in item.items() if not _says_nothing(field)}
-                yield f"{indent}  - " + ", ".join(f"{inner.replace('_', ' ')} {_text(inner, field)}" for inner, field in told.items())
+                yield f"{indent}  - {_told(item)}"
             else:
                 yield f"{indent}  - {item}"
     else:
         yield f"{indent}{name}: {_text(key, value)}"
+
+
+def _told(table: dict[str, Any]) -> str:
+    """`state ok, total 22.8 GiB`: what has something to say, on one line."""
+    told = {key: value for key, value in table.items() if not _says_nothing(value) and not (key.endswith("_bytes") and value == 0)}
+    return ", ".join(f"{_name(key)} {_text(key, value)}" for key, value in told.items())
+
+
+def _name(key: str) -> str:
+    return key.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
 
 
 def _says_nothing(value: Any) -> bool:
@@ -62,4 +77,6 @@ def _says_nothing(value: Any) -> bool:
 def _text(key: str, value: Any) -> str:
     if key == "version":
         return version_digits(str(value))
+    if key.endswith("_s") and isinstance(value, int | float):
+        return f"{value:.3g} s"
     return bytes_text(value) if key.endswith("_bytes") else str(value)
