@@ -59,17 +59,20 @@ def usage_of(head: Mapping[str, Any]) -> dict[str, int]:
 # ---- Workers AI: {"response": …} -----------------------------------------------------------------------------------------------
 
 
-def native_result(body: bytes | memoryview, *, json_mode: bool = False) -> bytes:
-    """The `result` of ai/run. A model's own object stays as it is. Raises JsonModeUnmet if `json_mode` and the text is no JSON."""
+def native_result(body: bytes | memoryview, *, json_mode: bool = False, usage: Mapping[str, Any] | None = None) -> bytes:
+    """The `result` of ai/run. A model's own object stays as it is, but for what it left out: `usage` is the AnswerHead's.
+
+    Raises JsonModeUnmet if `json_mode` and the text is no JSON.
+    """
     try:
         value = decoded(body)
     except ModelRaised:
         return bytes(body)
     if isinstance(value, str):
-        return msgspec.json.encode({"response": _parsed(value, None) if json_mode else value})
+        return _own_result({"response": value}, b"", json_mode, usage)
     choice = _first_choice(value)
     if choice is None:
-        return bytes(body)
+        return _own_result(value, body, json_mode, usage)
     text, calls = _said(choice)
     result: dict[str, Any] = {"response": _parsed(text, choice.get("finish_reason")) if json_mode and not calls else text}
     if calls:
@@ -77,6 +80,18 @@ def native_result(body: bytes | memoryview, *, json_mode: bool = False) -> bytes
     if isinstance(value.get("usage"), dict):
         result["usage"] = _counts(value["usage"])
     return msgspec.json.encode(result)
+
+
+def _own_result(value: Any, body: bytes | memoryview, json_mode: bool, usage: Mapping[str, Any] | None) -> bytes:
+    """A model's own object; `body` is its text where it has one."""
+    if not isinstance(value, dict) or "response" not in value:
+        return bytes(body)
+    more: dict[str, Any] = {}
+    if json_mode and isinstance(value["response"], str) and not value.get("tool_calls"):
+        more["response"] = _parsed(value["response"], value.get("finish_reason"))
+    if usage and "usage" not in value:
+        more["usage"] = usage_of(usage)
+    return bytes(body) if body and not more else msgspec.json.encode({**value, **more})
 
 
 class NativeStream:

@@ -299,6 +299,11 @@ def test_json_mode_answers_the_value(edge: Served):
     edge.inference.behaviour = answer(completion('{"name":"In', "length"))
     response = edge.run({**ASK, **wanted}, model=MODEL)
     assert (response.status, response.code) == (400, 5024) and "max_tokens" in response.message
+    edge.inference.behaviour = answer(b'{"response":"[1,2]","mine":1}', usage={"input_tokens": 3, "output_tokens": 2})
+    assert edge.run({**ASK, **wanted}, model=MODEL).result == {"response": [1, 2], "mine": 1, "usage": USAGE}
+    edge.inference.behaviour = answer(b'{"response":"a text","usage":{"mine":1}}')
+    assert edge.run(ASK, model=MODEL).result == {"response": "a text", "usage": {"mine": 1}}
+    assert edge.run({**ASK, **wanted}, model=MODEL).code == 5024
 
 
 def test_prompt_and_messages_exclude_each_other(edge: Served):

@@ -30,7 +30,8 @@ class NativeForm:
         self._json_mode = json_mode
 
     def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
-        return OPEN, native_result(body, json_mode=self._json_mode), CLOSE_NONFINITE if head.nonfinite else CLOSE
+        result = native_result(body, json_mode=self._json_mode, usage=head.usage)
+        return OPEN, result, CLOSE_NONFINITE if head.nonfinite else CLOSE
 
     def events(self) -> NativeStream:
         return NativeStream()
