@@ -37,6 +37,8 @@ ROUTES = [
     ("POST", "/api/v1/models/x/load"),
     ("GET", "/v1/models"),
     ("POST", "/v1/embeddings"),
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/audio/transcriptions"),
     ("GET", "/metrics"),
     ("GET", "/api/v1/nodes"),
     ("GET", "/docs"),
