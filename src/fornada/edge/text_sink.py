@@ -147,7 +147,11 @@ class TextSink:
         elif error is not None:
             exchange.break_off(self._told(error), error)
         else:
-            made = self._events.end(head.usage) if self._events is not None else []
+            try:
+                made = self._events.end(head.usage) if self._events is not None else []
+            except FAULTS as failure:
+                self._break(refusal_of(failure))
+                return
             exchange.write(_joined(made) + DONE, 0)
             exchange.end(head.run_s)
 

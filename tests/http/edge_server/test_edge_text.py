@@ -202,6 +202,10 @@ def test_items_that_lie_about_their_shape_break_the_stream_and_nothing_else(edge
             events = connection.events_to_end()
             assert events.errors[0].json()["error"]["code"] == "3103" and not events.done
             until(partial(getattr, submitted, "left"), what="the runner's work is cancelled")
+    lies = (b'{"object":"chat.completion.chunk","choices":[{"index":%s,"delta":{}}]}' % index for index in (b'"a"', b"0"))
+    edge.inference.behaviour = items(*lies)
+    events = stream(edge, model=MODEL, **ASK)
+    assert len(events.errors) == 1 and not events.done, "found out at the end"
     edge.inference.behaviour = answer(b"[" * 5000)
     assert chat(edge, **ASK).code == 3103
 
