@@ -16,8 +16,9 @@ from tests.harness.node import Node
 from tests.harness.processes import kill
 from tests.harness.waiting import Background, until
 
-SIZE = 6 * 1024 * 1024
 KILLS = count(3, long=20)
+STEP = 3 * 1024 * 1024
+SIZE = (KILLS + 1) * STEP  # so much that the last kill, too, hits a download: each goes on where the one before it stopped
 NAME = "@test/weighty"
 CODE = """
 import hashlib
@@ -70,11 +71,11 @@ def weights(new_node: StartNode) -> Iterator[Weights]:
 
 def test_kills_at_random_bytes_of_a_download_never_leave_a_bad_file(weights: Weights):
     node, mirror = weights.node, weights.mirror
-    mirror.pace_bytes_s = SIZE
+    mirror.pace_bytes_s = 3 * STEP
     chance = random.Random(1)
     with Background() as background:
         for _ in range(KILLS):
-            pid, target = node.control_pid, mirror.sent + chance.randrange(SIZE // 4, SIZE // 2)
+            pid, target = node.control_pid, mirror.sent + chance.randrange(STEP // 2, STEP)
             caller = background.start(partial(node.cut_off, NAME, {}))
             mirror.wait_sent(target)
             assert node.state(NAME) != "ready"
