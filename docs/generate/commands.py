@@ -17,11 +17,19 @@ complaints to stderr, so that `fornada … --json | jq` works.
 The node is found by `--url`, else `FORNADA_URL`, else the `run/node.json` that the node of this machine wrote, else `http://127.0.0.1:8250`.
 `FORNADA_TOKEN` and `FORNADA_ACCOUNT` do the same for `--token` and `--account`; see [settings](settings.md).
 
-`fornada --debug COMMAND` shows the traceback of an error that nobody foresaw. For completion of commands and options in bash:
+`fornada --debug COMMAND` shows the traceback of an error that nobody foresaw.
 
-```sh
-eval "$(_FORNADA_COMPLETE=bash_source fornada)"      # zsh_source, fish_source for the other shells
-```
+## Completion
+
+TAB completes commands, options, files and the names of the node's models, once the shell has been told how:
+
+| shell | file | line in it |
+|---|---|---|
+| bash 4.4 and newer | `~/.bashrc` | `eval "$(_FORNADA_COMPLETE=bash_source fornada)"` |
+| zsh | `~/.zshrc`, after `compinit` | `eval "$(_FORNADA_COMPLETE=zsh_source fornada)"` |
+| fish | `~/.config/fish/completions/fornada.fish` | `_FORNADA_COMPLETE=fish_source fornada \\| source` |
+
+`fornada` must be on the `PATH` (in a clone: `.venv/bin`).
 """
 SHARED = ("url", "token", "account")
 """Options of every command that talks to a node; told once, above."""

@@ -23,9 +23,10 @@ R = TypeVar("R")
 
 
 class Node:
-    """One node. A context manager: it holds connections."""
+    """One node. A context manager: it holds connections. `patience_s` bounds the wait for an answer to a question."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, patience_s: float = ANSWER_S) -> None:
+        self._patience_s = patience_s
         self.url = address.url
         self.account = address.account
         self.chosen = address.chosen
@@ -37,7 +38,7 @@ class Node:
             headers["authorization"] = f"Bearer {address.token}"
         self._client = httpx.Client(
             headers=headers,
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            timeout=httpx.Timeout(patience_s, connect=min(CONNECT_S, patience_s)),
             verify=self.url.startswith("https:"),  # where there is no TLS, loading its certificates is 30 ms for nothing
             trust_env=not _is_this_machine(host),  # a proxy can't reach our loopback address
         )
@@ -119,7 +120,7 @@ class Node:
         return response
 
     def _request(self, method: str, path: str, body: bytes, type: str, query: Mapping[str, str], *, patient: bool) -> Any:
-        timeout = self._httpx.Timeout(None if patient else ANSWER_S, connect=CONNECT_S)
+        timeout = self._httpx.Timeout(None if patient else self._patience_s, connect=min(CONNECT_S, self._patience_s))
         headers = {"content-type": type} if body else {}
         return self._client.build_request(
             method, self.url + path, content=body or None, headers=headers, params=dict(query) or None, timeout=timeout
@@ -134,7 +135,7 @@ class Node:
             raise self._nobody_there(error) from None
         except httpx.TimeoutException:
             raise CommandFailed(
-                f"the node at {self.url} took the request and has not answered for {ANSWER_S:.0f} s (the node's fault); "
+                f"the node at {self.url} took the request and has not answered for {self._patience_s:.0f} s (the node's fault); "
                 f"look at its log, or at {self.url}/health/live"
             ) from None
         except httpx.TransportError as error:

@@ -95,6 +95,12 @@ def fornada(debug: bool) -> None:
 
 def main() -> NoReturn:
     """The entry point."""
+    from fornada.app.config import environment
+
+    if "_FORNADA_COMPLETE" in environment():
+        from fornada.cli.completion import register
+
+        register()
     fornada.main(prog_name="fornada")
     raise AssertionError("click's main exits")
 

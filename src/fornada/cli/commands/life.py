@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from fornada.cli.client import Node, model_path, with_node
+from fornada.cli.completion import model_names
 from fornada.cli.output import bytes_text, print_json, shorten
 from fornada.cli.printable import printable
 from fornada.cli.progress import watching
@@ -13,7 +14,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print the model as 
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @JSON
 @with_node
 def load(node: Node, model: str, as_json: bool) -> None:
@@ -31,7 +32,7 @@ def load(node: Node, model: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @click.option("--grace", type=click.FloatRange(min=0), metavar="S", help="Seconds that running requests get.  [default: [node] drain_s]")
 @JSON
 @with_node
@@ -48,7 +49,7 @@ def unload(node: Node, model: str, grace: float | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @JSON
 @with_node
 def sleep(node: Node, model: str, as_json: bool) -> None:
@@ -64,7 +65,7 @@ def sleep(node: Node, model: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @click.option("--off", is_flag=True, help="Undo it.")
 @JSON
 @with_node
@@ -84,7 +85,7 @@ def pin(node: Node, model: str, off: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @JSON
 @with_node
 def reset(node: Node, model: str, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fornada.cli.client import Node, model_path, with_node
+from fornada.cli.completion import model_names
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import print_json_line
 from fornada.cli.printable import printable
@@ -17,7 +18,7 @@ ID_SHOWN = 8
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @click.option("--follow", "-f", is_flag=True, help="Go on until interrupted.")
 @click.option("--last", "-n", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line: time, stream, line, instance, request_id.")

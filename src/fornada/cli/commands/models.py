@@ -6,6 +6,7 @@ from urllib.parse import quote
 import click
 
 from fornada.cli.client import Node, with_node
+from fornada.cli.completion import model_names
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import ago, bytes_text, key_values, print_json, print_table, shorten, version_digits
 
@@ -14,7 +15,7 @@ SPARE = ("version", "engine", "last used", "memory", "task")
 
 
 @click.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=model_names)
 @click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_node
 def models(node: Node, model: str | None, as_json: bool) -> None:

@@ -5,11 +5,12 @@ import sys
 import click
 
 from fornada.cli.client import Node, model_path, with_node
+from fornada.cli.completion import model_names
 from fornada.cli.failures import CommandFailed
 
 
 @click.command()
-@click.argument("model", metavar="MODEL[:VERSION]")
+@click.argument("model", metavar="MODEL[:VERSION]", shell_complete=model_names)
 @click.option("--yes", "-y", is_flag=True, help="Don't ask. Without a terminal nobody is asked either.")
 @with_node
 def rm(node: Node, model: str, yes: bool) -> None:

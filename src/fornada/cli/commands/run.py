@@ -10,6 +10,7 @@ import click
 
 from fornada.cli import request_input
 from fornada.cli.client import Answer, Node, model_path, run_path, with_node
+from fornada.cli.completion import model_names
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import print_json
 from fornada.cli.progress import watching
@@ -21,10 +22,16 @@ LOAD_FIRST = frozenset({"stopped", "pending", "asleep", "failed"})
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @click.argument("source", required=False, metavar="[-]")
 @click.option("--input", "text", metavar="JSON", help="The input as JSON; '-' reads it from stdin.")
-@click.option("--file", "path", metavar="PATH", help="A file as the model's one input (a picture, sound), or a JSON object; '-' is stdin.")
+@click.option(
+    "--file",
+    "path",
+    metavar="PATH",
+    type=click.Path(),
+    help="A file as the model's one input (a picture, sound), or a JSON object; '-' is stdin.",
+)
 @click.option("-i", "pairs", multiple=True, metavar="KEY=VALUE", help="One field of the input; JSON where it parses, @PATH reads a file.")
 @click.option("--stream/--no-stream", default=None, help="Show the answer while it is made.  [default: on a terminal, of generated text]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; with --stream one line per item.")
@@ -33,6 +40,7 @@ LOAD_FIRST = frozenset({"stopped", "pending", "asleep", "failed"})
     "--output",
     "output",
     metavar="PATH",
+    type=click.Path(),
     help="Write the result to a file: a picture or sound that was made; what was found, drawn on the picture that was sent "
     "(.png, .jpg, .webp); subtitles (.vtt); else JSON.",
 )

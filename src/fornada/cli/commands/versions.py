@@ -5,11 +5,12 @@ from typing import Any
 import click
 
 from fornada.cli.client import Node, with_node
+from fornada.cli.completion import model_names
 from fornada.cli.output import ago, print_json, print_table, version_digits
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @click.option("--json", "as_json", is_flag=True, help="Print the versions as the API describes them.")
 @with_node
 def versions(node: Node, model: str, as_json: bool) -> None:

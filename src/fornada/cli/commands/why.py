@@ -6,12 +6,13 @@ from typing import Any
 import click
 
 from fornada.cli.client import Node, model_path, with_node
+from fornada.cli.completion import model_names
 from fornada.cli.output import bytes_text, hanging, print_json, version_digits
 from fornada.cli.printable import printable
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_names)
 @click.option("--json", "as_json", is_flag=True, help="Print what the API answers.")
 @with_node
 def why(node: Node, model: str, as_json: bool) -> None:
