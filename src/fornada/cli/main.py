@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from fornada import __version__
+from fornada.cli.completion import register
 from fornada.cli.failures import REPORT_TO, one_line
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -95,12 +96,7 @@ def fornada(debug: bool) -> None:
 
 def main() -> NoReturn:
     """The entry point."""
-    from fornada.app.config import environment
-
-    if "_FORNADA_COMPLETE" in environment():
-        from fornada.cli.completion import register
-
-        register()
+    register()
     fornada.main(prog_name="fornada")
     raise AssertionError("click's main exits")
 
