@@ -34,8 +34,6 @@ def handle_request(request, context):
 def pieces(text, messages):
     for word in text.split(" "):
         yield {"response": word + " "}
-    count = len(text.split())
-    yield {"response": "", "usage": {"prompt_tokens": len(messages), "completion_tokens": count, "total_tokens": len(messages) + count}}
 """
 OPENAI_PARROT = """
 def handle_request(request, context):

@@ -121,7 +121,7 @@ class Load:
     def item(self, data: bytes) -> None:
         raise NotImplementedError
 
-    def stream_ends(self, error: FornadaError | None) -> None:
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
         raise NotImplementedError
 
 

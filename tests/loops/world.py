@@ -58,7 +58,7 @@ class Caller:
         if self.takes:
             self.ticket.taken(len(data))
 
-    def stream_ends(self, error: FornadaError | None) -> None:
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
         assert self.began
         self._only_once()
         self.refused = error

@@ -95,8 +95,8 @@ class Sink(Protocol):
     def item(self, data: bytes) -> None:
         """One item of a stream: one JSON value where the stream's type is application/json. Give its size back by `Ticket.taken`."""
 
-    def stream_ends(self, error: FornadaError | None) -> None:
-        """The stream is complete, or it broke after its beginning."""
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
+        """The stream is complete, or it broke after its beginning. `head`: the runner's last word, usage and run_s of the whole among it."""
 
 
 class Ticket(Protocol):

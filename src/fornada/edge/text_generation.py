@@ -79,6 +79,8 @@ def native_result(body: bytes | memoryview, *, json_mode: bool = False, usage: M
         result["tool_calls"] = [_native_call(call) for call in calls]
     if isinstance(value.get("usage"), dict):
         result["usage"] = _counts(value["usage"])
+    elif usage:
+        result["usage"] = usage_of(usage)
     return msgspec.json.encode(result)
 
 
@@ -158,6 +160,7 @@ def chat_completion(body: bytes | memoryview, identity: Identity, *, usage: Mapp
     value = decoded(body)
     if _object(value) == CHAT:
         value["model"] = identity.model
+        value.setdefault("usage", usage_of(usage or {}))
         return msgspec.json.encode(value)
     choices = []
     for index, choice in enumerate(_choices(value, identity)):
@@ -252,6 +255,7 @@ def text_completion(body: bytes | memoryview, identity: Identity, *, usage: Mapp
     value = decoded(body)
     if _object(value) == TEXT:
         value["model"] = identity.model
+        value.setdefault("usage", usage_of(usage or {}))
         return msgspec.json.encode(value)
     choices = [
         {"index": index, "text": _said(choice)[0], "finish_reason": choice.get("finish_reason") or "stop", "logprobs": None}

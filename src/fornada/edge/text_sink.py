@@ -125,14 +125,14 @@ class TextSink:
         except FAULTS as error:
             self._break(refusal_of(error))
 
-    def stream_ends(self, error: FornadaError | None) -> None:
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
         if self._over:
             return
         if self._other is not None:
-            self._other.stream_ends(error)
+            self._other.stream_ends(error, head)
             return
         exchange = self._exchange
-        head = self._head or AnswerHead()
+        head = head or self._head or AnswerHead()
         gathered = self._gathered
         if gathered is not None:
             if error is not None:

@@ -428,7 +428,7 @@ class Link:
         self._runner_s.observe(took_s)
         self._service_s.append(took_s)
         if streamed:
-            call.sink.stream_ends(error)
+            call.sink.stream_ends(error, said)
         elif error is None:
             call.sink.answer(said, body)
         else:

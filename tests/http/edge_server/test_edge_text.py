@@ -293,6 +293,14 @@ def test_ai_run_streams_texts_then_usage_then_done(edge: Served):
     assert events.done and events.items == [{"response": "Hello"}, {"response": "", "usage": USAGE}]
 
 
+def test_what_a_model_counted_while_it_streamed_is_told_at_the_end(edge: Served):
+    edge.inference.behaviour = items(*OWN, end=AnswerHead(usage={"input_tokens": 3, "output_tokens": 2}))
+    assert stream(edge, RUN + MODEL, prompt="Hi").items[-1] == {"response": "", "usage": USAGE}
+    assert edge.run(ASK, model=MODEL).result == {"response": "Hello", "usage": USAGE}
+    assert stream(edge, model=MODEL, **ASK, stream_options={"include_usage": True}).items[-1]["usage"] == USAGE
+    assert chat(edge, **ASK).json()["usage"] == USAGE
+
+
 def test_json_mode_answers_the_value(edge: Served):
     wanted: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": {"type": "object"}}}
     edge.inference.behaviour = answer(completion('{"name":"India"}'))

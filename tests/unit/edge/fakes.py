@@ -141,14 +141,14 @@ def answer(body: bytes, **head: Any) -> Behaviour:
     return lambda submitted: submitted.sink.answer(AnswerHead(**head), body)
 
 
-def items(*data: bytes, error: FornadaError | None = None, **head: Any) -> Behaviour:
-    """A whole stream at once."""
+def items(*data: bytes, error: FornadaError | None = None, end: AnswerHead | None = None, **head: Any) -> Behaviour:
+    """A whole stream at once. `end`: what the runner says last."""
 
     def play(submitted: Submitted) -> None:
         submitted.sink.stream_begins(AnswerHead(**head))
         for item in data:
             submitted.sink.item(item)
-        submitted.sink.stream_ends(error)
+        submitted.sink.stream_ends(error, end)
 
     return play
 

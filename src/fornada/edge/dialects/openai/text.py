@@ -120,7 +120,7 @@ class NoObject:
     def item(self, data: bytes) -> None:
         pass  # it was refused when it began
 
-    def stream_ends(self, error: FornadaError | None) -> None:
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
         pass
 
 

@@ -145,7 +145,7 @@ class TranscriptSink:
     def item(self, data: bytes) -> None:
         pass  # it was refused when it began
 
-    def stream_ends(self, error: FornadaError | None) -> None:
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
         pass
 
 

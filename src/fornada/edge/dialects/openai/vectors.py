@@ -66,7 +66,7 @@ class VectorsSink:
     def item(self, data: bytes) -> None:
         pass  # it was refused when it began
 
-    def stream_ends(self, error: FornadaError | None) -> None:
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
         pass
 
     def _read(self, body: bytes | memoryview) -> tuple[Sequence[bytes], dict[str, Any]]:

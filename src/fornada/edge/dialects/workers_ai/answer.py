@@ -88,8 +88,8 @@ class RunSink:
         else:
             self._exchange.write(bytes(data), len(data))
 
-    def stream_ends(self, error: FornadaError | None) -> None:
-        head = self._head
+    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
+        begun = self._head
         exchange = self._exchange
         collected = self._collected
         run_s = head.run_s if head is not None else 0.0
@@ -97,9 +97,10 @@ class RunSink:
             if error is not None:
                 exchange.fail(error, from_model=True)
             else:
-                close = CLOSE_NONFINITE if head is not None and head.nonfinite else CLOSE
+                nonfinite = any(each is not None and each.nonfinite for each in (begun, head))
+                close = CLOSE_NONFINITE if nonfinite else CLOSE
                 exchange.reply(200, JSON_TYPE, (OPEN, b'{"items":[', b",".join(collected), b"]}", close), run_s)
-        elif head is None or head.type != "application/json":
+        elif begun is None or begun.type != "application/json":
             if error is None:
                 exchange.end(run_s)
             else:
