@@ -123,6 +123,13 @@ def test_an_impatient_unload_shortens_a_drain_that_goes_on_already():
     assert after(Unwanted(1.0, 60.0), life=life)[1] == []
 
 
+def test_an_impatient_unload_shortens_the_asking_too_but_nothing_that_comes_after_it():
+    asked = (*READY, Unwanted(0.0, 30.0), Emptied(0.0, stuck=False))
+    assert after(*asked, Unwanted(1.0, 2.0))[1] == [SetTimer(2.0)]
+    assert after(*asked, Unwanted(1.0, 20.0))[1] == []
+    assert after(*asked, TimeUp(), Unwanted(1.0, 0.0))[1] == []
+
+
 def test_what_is_stopping_is_never_revived_but_the_wish_is_honoured_after_the_end():
     life, commands = after(*READY, Unwanted(0.0, 30.0), Wanted(1.0))
     assert (life.state, commands) == (State.DRAINING, [])

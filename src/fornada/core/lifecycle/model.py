@@ -181,7 +181,8 @@ class ModelLife:
     served: bool = False
     patience_s: float = 0.0
     """While it comes up: how long it may say nothing."""
-    drain_until: Instant = BEGINNING
+    patient_until: Instant = BEGINNING
+    """While it drains, or was asked to stop: when SIGTERM comes."""
     story: tuple[str, ...] = ()
 
 
@@ -233,7 +234,7 @@ def _step(life: ModelLife, event: Event) -> Next:
             _expect(life, event, {State.DRAINING})
             if event.stuck:
                 return _terminate(life)
-            return _ask(life, min(max(life.drain_until - event.now, 0.0), ASK_LONGEST_S))
+            return _ask(life, event.now, max(life.patient_until - event.now, 0.0))
         case Slept():
             _expect(life, event, {State.READY})
             return _to(life, State.ASLEEP, CloseToWork())
@@ -287,11 +288,11 @@ def _unwanted(life: ModelLife, event: Unwanted) -> Next:
         case State.LOADING | State.WARMING:
             return _terminate(life)
         case State.READY:
-            return _to(replace(life, drain_until=until), State.DRAINING, SetTimer(event.grace_s), CloseToWork())
+            return _to(replace(life, patient_until=until), State.DRAINING, SetTimer(event.grace_s), CloseToWork())
         case State.ASLEEP:
-            return _ask(life, min(event.grace_s, ASK_LONGEST_S))
-        case State.DRAINING if until < life.drain_until:
-            return _to(replace(life, drain_until=until), SetTimer(event.grace_s))
+            return _ask(life, event.now, event.grace_s)
+        case State.DRAINING | State.STOPPING if until < life.patient_until and life.stage in (Stage.NONE, Stage.ASKED):
+            return _to(replace(life, patient_until=until), SetTimer(event.grace_s))
         case State.DRAINING | State.CANCELLING | State.UNWANTED | State.STOPPING:
             return _to(life)
         case _:
@@ -407,8 +408,10 @@ def _coming_up(life: ModelLife, state: State) -> Next:
     return _to(replace(life, patience_s=patience_s), state, SetTimer(patience_s))
 
 
-def _ask(life: ModelLife, seconds: float) -> Next:
-    return _to(replace(life, stage=Stage.ASKED), State.STOPPING, SetTimer(seconds), Ask(seconds))
+def _ask(life: ModelLife, now: Instant, grace_s: float) -> Next:
+    seconds = min(grace_s, ASK_LONGEST_S)
+    asked = replace(life, stage=Stage.ASKED, patient_until=Instant(now + seconds))
+    return _to(asked, State.STOPPING, SetTimer(seconds), Ask(seconds))
 
 
 def _terminate(life: ModelLife) -> Next:
