@@ -14,6 +14,7 @@ DEFAULT_PIXELS = 64_000_000
 
 
 ORIENTATION = 0x0112
+UPRIGHT = 1
 """EXIF's tag."""
 TURNS = {
     2: "FLIP_LEFT_RIGHT",
@@ -47,7 +48,7 @@ def decode_image(raw: bytes, *, max_pixels: int = DEFAULT_PIXELS) -> Any:
             if width * height > max_pixels:
                 raise BadRequest(f"the picture has {width} x {height} pixels, more than the {max_pixels} allowed")
             image.load()
-            turn = TURNS.get(image.getexif().get(ORIENTATION))
+            turn = TURNS.get(image.getexif().get(ORIENTATION, UPRIGHT))
             decoded = _rgb(image)
         del image  # the file's own pixels, unless they are the decoded ones: there are never more than two copies
         return decoded if turn is None else decoded.transpose(getattr(Image.Transpose, turn))

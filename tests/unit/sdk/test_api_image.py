@@ -146,7 +146,11 @@ except Exception as error:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA bounds memory on Linux alone")
 @pytest.mark.parametrize(
     ("mode", "mib", "said"),
-    [("RGBA", 250, "(4000, 6000)"), ("RGB", 250, "(4000, 6000)"), ("RGBA", 100, "BadRequest the picture has 6000 x 4000 pixels, more than")],
+    [
+        ("RGBA", 250, "(4000, 6000)"),
+        ("RGB", 250, "(4000, 6000)"),
+        ("RGBA", 100, "BadRequest the picture has 6000 x 4000 pixels, more than"),
+    ],
 )
 def test_decoding_takes_two_copies_at_most_and_a_lack_of_memory_is_no_fault_of_ours(tmp_path, mode, mib, said):
     exif = Image.Exif()
