@@ -157,9 +157,9 @@ def test_a_log_has_the_clock_on_the_wall(node: FakeNode):
     lines = [{"time": time, "stream": "stderr", "line": "said", "request_id": "0123456789"} for time in times]
     node.on("GET", f"{PATH}/logs", Said("".join(json.dumps(line) + "\n" for line in lines).encode(), type="application/x-ndjson"))
     today, other, odd = on_a_terminal("logs", NAME, url=node.url).text.splitlines()
-    assert re.fullmatch(r"\d\d:\d\d:\d\d 01234567 ! said", today)
-    assert re.fullmatch(r"2020-01-0\d \d\d:\d\d:\d\d 01234567 ! said", other)
-    assert odd == "odd\\x1b 01234567 ! said"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d 23456789 ! said", today)
+    assert re.fullmatch(r"2020-01-0\d \d\d:\d\d:\d\d 23456789 ! said", other)
+    assert odd == "odd\\x1b 23456789 ! said"
 
 
 def test_a_model_that_wrote_nothing_is_said_to_have(node: FakeNode):

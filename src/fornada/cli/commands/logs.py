@@ -15,6 +15,7 @@ from fornada.cli.output import print_json_line
 from fornada.cli.printable import printable
 
 ID_SHOWN = 8
+"""Characters from the end: the node's own ids all begin alike."""
 
 
 @click.command()
@@ -68,7 +69,7 @@ def _parsed(text: str) -> Iterator[dict[str, Any]]:
 
 
 def shown(line: dict[str, Any]) -> str:
-    """The time as the node wrote it, the beginning of the request's id, a mark, the line."""
+    """The time as the node wrote it, the end of the request's id, a mark, the line."""
     return f"{line.get('time', '')} {_request(line)} {_mark(line)} {printable(str(line.get('line', '')))}"
 
 
@@ -81,7 +82,7 @@ def shown_to_a_person(line: dict[str, Any]) -> str:
 
 
 def _request(line: dict[str, Any]) -> str:
-    return f"{printable(str(line.get('request_id') or ''))[:ID_SHOWN]:<{ID_SHOWN}}"
+    return f"{printable(str(line.get('request_id') or ''))[-ID_SHOWN:]:<{ID_SHOWN}}"
 
 
 def _mark(line: dict[str, Any]) -> str:
