@@ -10,7 +10,7 @@ import msgspec
 from fornada.core.errors import InvalidSpec
 from fornada.core.names import LOCAL_ACCOUNT, VersionDigest, check_deployable
 from fornada.core.ports import BundleFile
-from fornada.core.specs import ENGINES, ENGINES_TO_COME, ModelSpec, read_spec, spec_from_table
+from fornada.core.specs import ModelSpec, read_spec, spec_from_table
 
 SPEC_FILE = "model.toml"
 ENTRY = "model.py"
@@ -59,9 +59,6 @@ def _minimal(files: Mapping[str, BundleFile], name: str) -> ModelSpec:
 
 
 def _check(spec: ModelSpec, files: Mapping[str, BundleFile]) -> None:
-    if spec.engine in ENGINES_TO_COME:
-        there = ", ".join(engine for engine in ENGINES if engine not in ENGINES_TO_COME)
-        raise InvalidSpec(f"model.toml: engine = '{spec.engine}' isn't in this release; there are {there}")
     if spec.python.entry and spec.python.entry not in files:
         raise InvalidSpec(f"[python] entry '{spec.python.entry}' isn't in the folder")
     for where, path in (("input", spec.schema.input), ("output", spec.schema.output)):

@@ -161,7 +161,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     task: str = "custom"
     """custom, or a task type of Workers AI: it decides input, output and checks."""
     engine: Engine = "python"
-    """What executes the weights; torch comes later, and is refused."""
+    """What executes the weights."""
     description: str = ""
     """One line."""
     license: str = ""
@@ -346,5 +346,3 @@ def check_inside(path: str, where: str) -> None:
 
 
 ENGINES: tuple[str, ...] = get_args(Engine)
-ENGINES_TO_COME = frozenset({"torch"})
-"""Those that no release can execute yet."""

@@ -73,7 +73,7 @@ def load_weights(
     `session` is called with the path, `threads` and `device` (cpu or cuda); `what` says in words what `is_model` accepts.
     Raises LoadError where there are no weights or the author's code has no place for them.
     """
-    weights = Weights(session(find(assignment, is_model, what), threads=assignment.threads, device=_device(assignment)))
+    weights = Weights(session(find(assignment, is_model, what), threads=assignment.threads, device=device_of(assignment)))
     target = author(assignment) if assignment.entry else Declarative() if example(assignment) else Unexampled()
     if not isinstance(target, Model):
         raise LoadError(f"around engine {assignment.engine}, {assignment.entry} must hold a class derived from fornada_sdk.Model")
@@ -107,6 +107,7 @@ def _paths(folder: str) -> Iterator[str]:
             folders.clear()
 
 
-def _device(assignment: Assignment) -> str:
+def device_of(assignment: Assignment) -> str:
+    """cpu or cuda."""
     # The fake device is memory on paper: what is placed on it computes on the CPU.
     return "cuda" if assignment.device_kind == "cuda" else "cpu"
