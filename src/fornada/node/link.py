@@ -370,9 +370,9 @@ class Link:
             case Kind.ANSWER | Kind.STREAM | Kind.END:
                 self._speech(kind, request, payload, now)
             case Kind.BOOK:
-                self._ears.asked(request, decode(payload))
+                self._ears.asked(request, _object(payload))
             case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED:
-                self._heard(kind, decode(payload))
+                self._heard(kind, _object(payload))
             case _:
                 raise ProtocolError(f"a message of kind {kind} from a runner")
 
@@ -452,6 +452,13 @@ class Link:
         self.foreign.discard(request)
         self._acks.append(request)
         self._ears.orphaned(request)
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    """A message of JSON. Raises ValueError, also for half a character: no view, log or refusal that shows its text could be sent."""
+    found = decode(payload)
+    encode(found)
+    return found
 
 
 def _fitting(outbox: list[bytes]) -> int:

@@ -60,7 +60,8 @@ class OutputReader:
             entry = _entry(line)
             text = str(entry.get("line", "")).strip()
             if entry.get("stream") == "stderr" and text:
-                return text[:REASON_LONGEST]
+                # A model that writes its lines itself may write half a character, with which no refusal could be sent.
+                return text[:REASON_LONGEST].encode(errors="replace").decode()
         return ""
 
     def close(self) -> None:

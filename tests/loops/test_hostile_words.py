@@ -1,0 +1,42 @@
+"""What a runner says is shown to people and to other machines: nothing in it may break whoever shows it, or hold up others."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from fornada.core.errors import LoadFailed
+from fornada.core.names import ModelName
+from fornada_sdk.wire.framing import frame
+from fornada_sdk.wire.messages import Kind
+from tests.loops.fake_runner import Behaviour
+from tests.loops.virtual import virtual
+from tests.loops.world import World
+
+HALVES = [b'"\\ud800"', b'"\xed\xa0\x80"']
+
+
+@virtual
+@pytest.mark.parametrize("half", HALVES, ids=["escaped", "raw"])
+@pytest.mark.parametrize(("kind", "name"), [(Kind.FAILED, b"reason"), (Kind.PROGRESS, b"text")], ids=["FAILED", "PROGRESS"])
+async def test_half_a_character_in_what_a_runner_says_is_a_fault(kind, name, half):
+    async with World() as world:
+        world.put(behaviour=Behaviour(never_ready=True))
+        caller = world.ask(echo=1, timeout_s=30.0)
+        await asyncio.sleep(1.0)
+        world.keeper.runners()[0].send(frame(kind, 0, b'{"%b":%b}' % (name, half)))
+        with pytest.raises(LoadFailed, match="surrogates"):
+            await caller.result()
+        assert msgspec.json.encode(world.node.view(ModelName("@test/a")))
+
+
+@virtual
+@pytest.mark.parametrize("half", HALVES, ids=["escaped", "raw"])
+async def test_half_a_character_on_stderr_is_shown_as_a_question_mark(half):
+    async with World() as world:
+        line = b'\x1e{"stream":"stderr","line":%b}\n' % half
+        world.put(behaviour=Behaviour(prints=line, dies_loading=True))
+        with pytest.raises(LoadFailed, match=r"\?") as refused:
+            await world.answer(echo=1)
+        assert refused.value.message.encode()
+        assert msgspec.json.encode(world.node.view(ModelName("@test/a")))
