@@ -1,4 +1,7 @@
-"""`python -m bench`: interleaved rounds A B A B of our node and the yardstick, medians, ratios pair by pair."""
+"""`python -m bench`: interleaved rounds A B C A B C of our node, the yardstick and the peers, medians, ratios pair by pair.
+
+Rows: `echo` and `mlp` against the yardstick, which shares our runner; `onnx`, one network, and `stream`, paced tokens, against the peers.
+"""
 
 import argparse
 import json
@@ -6,46 +9,89 @@ import math
 import os
 import platform
 import random
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import clients, peers
-from bench.measure import Cell, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
-from bench.servers import MODELS, Ours, Server, Yardstick
+from bench import clients, network, peers
+from bench.measure import PACED, Cell, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
+from bench.servers import MODELS, NotInstalled, Ours, Server, Yardstick
 
 ECHO_BODY = json.dumps({"x": [1.0, 2.5, -3.0, 4.25]}).encode()
 MLP_BODY = json.dumps({"x": [round(value, 4) for value in (random.Random(7).random() for _ in range(784))]}).encode()
-BODIES = {"echo": ECHO_BODY, "mlp": MLP_BODY}
-FLOORS = {("echo", 64): 1.3, ("echo", 1): 0.9, ("mlp", 64): 0.9, ("mlp", 1): 0.9}
-"""Ratio to the yardstick's requests a second that this release promises. At mlp the runner, which both share, is the bottleneck
-(three quarters of the CPU time is its reading of 784 numbers), so no front can win much there: level is the floor."""
+STREAM_BODY = json.dumps({"x": [0.5], "stream": True}).encode()
+BODIES = {"echo": ECHO_BODY, "mlp": MLP_BODY, "onnx": MLP_BODY, PACED: STREAM_BODY}
+TOKENS, PAUSE_S, STREAMS = 100, 0.02, 64
+"""What bench/models/stream and the peers' streams do: 64 of them, each 100 tokens at 50 a second."""
+FLOORS = {
+    ("echo", 64, Yardstick.name): 1.3,
+    ("echo", 1, Yardstick.name): 0.9,
+    ("mlp", 64, Yardstick.name): 0.9,
+    ("mlp", 1, Yardstick.name): 0.9,
+    ("onnx", 64, peers.LitServe.name): 8.0,
+    ("onnx", 64, peers.BentoML.name): 8.0,
+    ("onnx", 64, peers.MLServerWorkers.name): 8.0,
+    ("onnx", 64, peers.MLServer.name): 4.0,
+    (PACED, STREAMS, peers.LitServe.name): 8.0,
+    (PACED, STREAMS, peers.BentoML.name): 3.0,
+    (PACED, STREAMS, peers.MLServer.name): 3.0,
+}
+"""Ratios that this release promises: of requests a second, and for the stream of CPU time a token. At mlp the runner, which we share with
+the yardstick, is the bottleneck (three quarters of the CPU time is its reading of 784 numbers): level is the floor."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0; with --check 1 where a floor was missed."""
     given = _parser().parse_args(arguments)
-    folders = {row: MODELS / ("mlp-plain" if row == "mlp" and given.plain else row) for row in given.rows.split(",")}
     connections = [int(number) for number in given.connections.split(",")]
-    print(
-        f"client: {clients.name()}; {given.rounds} rounds of {given.seconds:g} s a cell; {os.cpu_count()} CPUs; load {load_average():.2f}"
-    )
+    rows = given.rows.split(",")
+    about = f"{given.rounds} rounds of {given.seconds:g} s a cell; {os.cpu_count()} CPUs"
+    print(f"client: {clients.name()}; {about}; load {load_average():.2f}")
     cells: list[Cell] = []
-    for number in range(given.rounds):
-        for made in (Ours, Yardstick):
-            cells += _round(made(), folders, connections, warm_s=given.warm, seconds=given.seconds)
-        print(f"round {number + 1} of {given.rounds} done, load {load_average():.2f}", file=sys.stderr)
+    absent: dict[str, str] = {}
+    servers: tuple[type[Ours | Yardstick | peers.Peer], ...] = (Ours, Yardstick, *peers.PEERS)
+    servers = tuple(kind for kind in servers if kind.rows.intersection(rows))
+    with tempfile.TemporaryDirectory(prefix="fornada-bench-models-") as place:
+        folders = {row: _folder(row, Path(place), plain=given.plain) for row in rows}
+        for number in range(given.rounds):
+            for made in servers:
+                if made.name in absent:
+                    continue
+                try:
+                    cells += _round(made(), folders, connections, warm_s=given.warm, seconds=given.seconds)
+                except NotInstalled as error:
+                    absent[made.name] = f"{made.name}: not measured: {error}"
+                    cells = [cell for cell in cells if cell.server != made.name]
+            print(f"round {number + 1} of {given.rounds} done, load {load_average():.2f}", file=sys.stderr)
     summaries = summarize(cells, ours=Ours.name)
     _print(summaries)
-    for line in peers.missing():
+    for line in [*absent.values(), *peers.not_served(rows)]:
         print(f"  {line}")
     if given.json:
         Path(given.json).write_text(json.dumps(as_json(cells, summaries, _about(given)), indent=1))
-    missed = [s for s in summaries if s.ratio < FLOORS.get((s.row, s.connections), 0)]
-    for summary in missed:
-        print(f"below its floor of {FLOORS[summary.row, summary.connections]}: {summary.row} at {summary.connections}: {summary.ratio:.2f}")
+    missed = [s for s in summaries if s.ratio < _floor(s)]
+    for s in missed:
+        print(f"below its floor of {_floor(s):g}: {s.row} at {s.connections} against {s.server}: {s.ratio:.2f}")
     return 1 if missed and given.check else 0
+
+
+def _folder(row: str, place: Path, *, plain: bool) -> Path:
+    """The model of a row, complete."""
+    source = MODELS / ("mlp-plain" if row == "mlp" and plain else row)
+    if row != "onnx":
+        return source
+    network.write(peers.NETWORK)
+    whole = place / row
+    shutil.copytree(source, whole)
+    shutil.copy(peers.NETWORK, whole)
+    return whole
+
+
+def _floor(summary: Summary) -> float:
+    return FLOORS.get((summary.row, summary.connections, summary.server), 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a cell")
     parser.add_argument("--warm", type=float, default=1.0, help="seconds before each cell that don't count")
     parser.add_argument("--connections", default="1,16,64")
-    parser.add_argument("--rows", default="echo,mlp", help="echo, mlp")
+    parser.add_argument("--rows", default="echo,mlp,onnx,stream", help="echo, mlp, onnx, stream")
     parser.add_argument("--plain", action="store_true", help="mlp without numpy, where packages can't be reached")
     parser.add_argument("--json", help="write everything to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a promised ratio is missed")
@@ -65,23 +111,34 @@ def _round(server: Server, folders: dict[str, Path], connections: Sequence[int],
     """Starts the server afresh, drives every cell, ends it."""
     cells = []
     try:
-        server.start(folders)
+        server.start({row: folder for row, folder in folders.items() if row in server.rows})
         for row in folders:
-            target = server.target(row, BODIES[row])
-            for number in connections:
-                if warm_s:
-                    clients.drive(target, connections=number, seconds=warm_s)
-                load = load_average()
-                before, front_before = _cpu(server, row)
-                seen = clients.drive(target, connections=number, seconds=seconds)
-                after, front_after = _cpu(server, row)
-                rate = seen.requests / seen.duration_s
-                each = 1e6 / seen.requests if seen.requests else math.inf
-                cpu_us, front_us = (after - before) * each, (front_after - front_before) * each
-                cells.append(Cell(row, server.name, number, rate, seen.p50_ms, seen.p99_ms, cpu_us, front_us, seen.errors, load))
+            if row in server.rows:
+                numbers = [STREAMS] if row == PACED else connections
+                cells += [_cell(server, row, number, warm_s=warm_s, seconds=seconds) for number in numbers]
     finally:
         server.stop()
     return cells
+
+
+def _cell(server: Server, row: str, connections: int, *, warm_s: float, seconds: float) -> Cell:
+    target = server.target(row, BODIES[row])
+
+    def drive(seconds: float) -> clients.Outcome:
+        if row == PACED:
+            return clients.listen(target, streams=connections, tokens=TOKENS, pause_s=PAUSE_S)
+        return clients.drive(target, connections=connections, seconds=seconds)
+
+    if warm_s:
+        drive(warm_s)
+    load = load_average()
+    before, front_before = _cpu(server, row)
+    seen = drive(seconds)
+    after, front_after = _cpu(server, row)
+    rate = seen.requests / seen.duration_s
+    each = 1e6 / seen.requests if seen.requests else math.inf
+    cpu_us, front_us = (after - before) * each, (front_after - front_before) * each
+    return Cell(row, server.name, connections, rate, seen.p50_ms, seen.p99_ms, cpu_us, front_us, seen.errors, load)
 
 
 def _cpu(server: Server, row: str) -> tuple[float, float]:
@@ -91,7 +148,11 @@ def _cpu(server: Server, row: str) -> tuple[float, float]:
 
 def _print(summaries: Sequence[Summary]) -> None:
     titles = ("requests/s", "p50 ms", "p99 ms", "CPU µs", "of it front")
-    print(f"{'row':5} {'conn':>4} {'ratio':>6}  " + " ".join(f"{title:>15}" for title in titles) + "  errors  pairs (ours / theirs)")
+    print(
+        f"{'row':6} {'conn':>4} {'ratio':>6} {'floor':>5} {'of CPU':>6}  "
+        + " ".join(f"{title:>15}" for title in titles)
+        + "  errors  pairs (ours / theirs)"
+    )
     for s in summaries:
         columns = (
             f"{s.ours:.0f} / {s.theirs:.0f}",
@@ -102,7 +163,7 @@ def _print(summaries: Sequence[Summary]) -> None:
         )
         pairs = " ".join(f"{ratio:.2f}" for ratio in s.ratios)
         print(
-            f"{s.row:5} {s.connections:4d} {s.ratio:6.2f}  "
+            f"{s.row:6} {s.connections:4d} {s.ratio:6.2f} {_floor(s) or '':>5} {s.cpu_ratio:6.2f}  "
             + " ".join(f"{column:>15}" for column in columns)
             + f"  {s.errors:6d}  {pairs} vs {s.server}"
         )

@@ -95,3 +95,44 @@ async def _own(target: Target, connections: int, seconds: float) -> Outcome:
             group.create_task(one())
     taken.sort()
     return Outcome(len(taken), time.perf_counter() - began, errors, taken[len(taken) // 2] * 1e3, taken[len(taken) * 99 // 100] * 1e3)
+
+
+def listen(target: Target, *, streams: int, tokens: int, pause_s: float) -> Outcome:
+    """Reads `streams` event streams of `tokens` each to their ends; a token is a request, and the times are those between tokens.
+
+    They begin spread over one pause, for what arrives at the same moment is cheaper than what people ask for.
+    """
+    return asyncio.run(_listened(target, streams, tokens, pause_s))
+
+
+async def _listened(target: Target, streams: int, tokens: int, pause_s: float) -> Outcome:
+    head = f"POST {target.path} HTTP/1.1\r\nHost: {target.host}:{target.port}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    request = f"{head}Authorization: Bearer bench\r\nContent-Length: {len(target.body)}\r\n\r\n".encode() + target.body
+    gaps: list[float] = []
+    seen = errors = 0
+
+    async def one(number: int) -> None:
+        nonlocal seen, errors
+        await asyncio.sleep(pause_s * number / streams)
+        reader, writer = await asyncio.open_connection(target.host, target.port)
+        writer.write(request)
+        status = await reader.readline()
+        mine, last = 0, 0.0
+        async for line in reader:
+            if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+                continue
+            now = time.perf_counter()
+            if last:
+                gaps.append(now - last)
+            mine, last = mine + 1, now
+        seen += mine
+        errors += mine != tokens or b" 200 " not in status
+        writer.close()
+        await writer.wait_closed()
+
+    began = time.perf_counter()
+    async with asyncio.timeout(tokens * pause_s * 5 + 30), asyncio.TaskGroup() as group:
+        for number in range(streams):
+            group.create_task(one(number))
+    gaps.sort()
+    return Outcome(seen, time.perf_counter() - began, errors, gaps[len(gaps) // 2] * 1e3, gaps[len(gaps) * 99 // 100] * 1e3)

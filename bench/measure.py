@@ -1,4 +1,7 @@
-"""What is measured: one cell is one row's payload at one number of connections against one server."""
+"""What is measured: one cell is one row's payload at one number of connections against one server.
+
+In the row `stream` a token stands for a request: its rate is given by the model, so what is compared is what a token costs.
+"""
 
 import os
 import statistics
@@ -6,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+PACED = "stream"
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,10 @@ class Summary:
     theirs: float
     server: str
     ratio: float
-    """Median of the ratios, pair by pair: neighbours in time share the machine's mood."""
+    """Median of the ratios, pair by pair: neighbours in time share the machine's mood. Above 1 is better for us."""
     ratios: list[float]
+    cpu_ratio: float
+    """Median, pair by pair, of their CPU time a request to ours: the fairer figure where other work shares the machine's cores."""
     ours_p50_ms: float
     ours_p99_ms: float
     theirs_p50_ms: float
@@ -58,7 +65,7 @@ def summarize(cells: Sequence[Cell], *, ours: str) -> list[Summary]:
     for row, connections, server in keys:
         mine = [c for c in cells if (c.row, c.connections, c.server) == (row, connections, ours)]
         other = [c for c in cells if (c.row, c.connections, c.server) == (row, connections, server)]
-        ratios = [a.requests_s / b.requests_s for a, b in zip(mine, other, strict=True) if b.requests_s]
+        ratios = [better(a, b) for a, b in zip(mine, other, strict=True) if b.requests_s and a.cpu_us]
 
         def middle(side: list[Cell], field: str) -> float:
             return float(statistics.median(asdict(cell)[field] for cell in side))
@@ -71,6 +78,7 @@ def summarize(cells: Sequence[Cell], *, ours: str) -> list[Summary]:
                 theirs=middle(other, "requests_s"),
                 server=server,
                 ratio=statistics.median(ratios) if ratios else 0.0,
+                cpu_ratio=statistics.median([b.cpu_us / a.cpu_us for a, b in zip(mine, other, strict=True) if a.cpu_us] or [0.0]),
                 ratios=[round(ratio, 3) for ratio in ratios],
                 ours_p50_ms=middle(mine, "p50_ms"),
                 ours_p99_ms=middle(mine, "p99_ms"),
@@ -84,6 +92,11 @@ def summarize(cells: Sequence[Cell], *, ours: str) -> list[Summary]:
             )
         )
     return found
+
+
+def better(ours: Cell, theirs: Cell) -> float:
+    """How many times better ours is: requests a second, or, of what is paced, CPU time."""
+    return theirs.cpu_us / ours.cpu_us if ours.row == PACED else ours.requests_s / theirs.requests_s
 
 
 def load_average() -> float:

@@ -34,6 +34,8 @@ class Server(Protocol):
     """One server with the models of all rows."""
 
     name: str
+    rows: frozenset[str]
+    """What it can serve."""
 
     def start(self, folders: dict[str, Path]) -> None:
         """Serves the model folder of each row. Raises NotInstalled."""
@@ -53,6 +55,7 @@ class Ours:
     """`fornada serve` with everything on."""
 
     name = "fornada"
+    rows = frozenset({"echo", "mlp", "onnx", "stream"})
 
     def __init__(self) -> None:
         self._place = Path(tempfile.mkdtemp(prefix="fornada-bench-"))
@@ -109,14 +112,16 @@ class Yardstick:
     """bench/yardstick: one uvicorn front and one runner for each row."""
 
     name = "uvicorn"
+    rows = frozenset({"echo", "mlp"})
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[int, list[subprocess.Popen[bytes]], socket.socket]] = {}
 
     def start(self, folders: dict[str, Path]) -> None:
-        for row, folder in folders.items():
+        for row in self.rows.intersection(folders):
+            folder = folders[row]
             runner, keeper_end, front_end = start_runner(folder)
-            port = _free_port()
+            port = free_port()
             with front_end:
                 command = [sys.executable, "-m", "bench.yardstick.app", str(port), str(front_end.fileno())]
                 front = subprocess.Popen(command, pass_fds=[front_end.fileno()], cwd=REPOSITORY, stdin=subprocess.DEVNULL)
@@ -157,7 +162,8 @@ def _packed(folder: Path) -> bytes:
     return out.getvalue()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
