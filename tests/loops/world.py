@@ -278,10 +278,11 @@ class World:
         priority: Priority = Priority.INTERACTIVE,
         body: bytes | None = None,
         takes: bool = True,
+        caller: Caller | None = None,
         **asked: Any,
     ) -> Caller:
         """Submits a request whose JSON is `asked`."""
-        caller = Caller()
+        caller = caller or Caller()
         caller.takes = takes
         request = InferenceRequest(
             request_id="r",

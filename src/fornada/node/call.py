@@ -125,3 +125,9 @@ class Call:
             self.sink.refuse(error)
         else:
             self.sink.stream_ends(error)
+
+    def refuse_unbegun(self, error: FornadaError) -> None:
+        """As `refuse`, for a stream whose beginning the sink didn't take in: to its caller nothing has begun."""
+        if self.state is STREAMING:
+            self.state = SENT
+        self.refuse(error)

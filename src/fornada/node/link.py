@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fornada.core.errors import BadRequest, FornadaError, ModelRaised, OutOfDeviceMemory, RunnerDied
+from fornada.core.errors import BadRequest, FornadaError, InternalFault, ModelRaised, OutOfDeviceMemory, RunnerDied
 from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
 from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call
@@ -321,7 +321,10 @@ class Link:
                         took_s = now - call.sent_at
                         self._runner_s.observe(took_s)
                         self._service_s.append(took_s)
-                        call.sink.answer(_OK, packet[begin + _OK_SIZE : at])
+                        try:
+                            call.sink.answer(_OK, packet[begin + _OK_SIZE : at])
+                        except Exception as error:  # noqa: BLE001 - the boundary with who reads model output
+                            self._untold(error, call.sink.refuse)
                         continue
                 if flags & MORE or kind == _PART_KIND:
                     self._assemble(kind, flags, part, request, packet[begin:at], now)
@@ -331,7 +334,7 @@ class Link:
             self._fault(str(error))
             return
         except BaseException:
-            # A caller's sink failed: our bug, but the other callers' answers in this packet are not to be lost with it.
+            # Our bug, but the other callers' answers in this packet are not to be lost with it.
             if at < end:
                 self._loop.call_soon(self._take, packet, at)
             raise
@@ -406,7 +409,7 @@ class Link:
                 raise ProtocolError(f"request {request}: a second STREAM")
             if call.state is SENT:
                 call.state = STREAMING
-                call.sink.stream_begins(said)
+                self._tell(call.sink.stream_begins, said, refuse=call.refuse_unbegun)
             return
         if call.state is (SENT if kind == Kind.END else STREAMING):
             raise ProtocolError(f"request {request}: {Kind(kind).name} while {call.state.value}")
@@ -427,12 +430,13 @@ class Link:
         took_s = now - call.sent_at
         self._runner_s.observe(took_s)
         self._service_s.append(took_s)
+        sink = call.sink
         if streamed:
-            call.sink.stream_ends(error, said)
+            self._tell(sink.stream_ends, error, said, refuse=sink.stream_ends)
         elif error is None:
-            call.sink.answer(said, body)
+            self._tell(sink.answer, said, body, refuse=sink.refuse)
         else:
-            call.sink.refuse(error)
+            sink.refuse(error)
 
     def _item(self, part: int, request: int, payload: bytes) -> None:
         call = self.calls.get(request)
@@ -443,7 +447,22 @@ class Link:
         if call.seen - call.taken_bytes >= STREAM_WINDOW:
             raise ProtocolError(f"request {request}: item {part} although {STREAM_WINDOW} bytes have not been taken yet")
         call.seen += len(payload)
-        call.sink.item(payload)
+        try:
+            call.sink.item(payload)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._untold(error, call.refuse)
+
+    def _tell(self, hear: Callable[..., None], *said: Any, refuse: Callable[[FornadaError], None]) -> None:
+        """Tells a sink what the runner said."""
+        try:
+            hear(*said)
+        except Exception as error:  # noqa: BLE001 - the boundary with who reads model output
+            self._untold(error, refuse)
+
+    def _untold(self, error: Exception, refuse: Callable[[FornadaError], None]) -> None:
+        """A sink failed over what it was told: our bug, not the runner's. Its caller would wait for ever otherwise."""
+        self._loop.call_exception_handler({"message": "a sink failed", "exception": error})
+        refuse(InternalFault("the server failed over the model's answer; its log says more"))
 
     def _unknown(self, kind: int, request: int) -> None:
         if kind == Kind.STREAM:
