@@ -94,7 +94,7 @@ def shortened(vector: list[float | None], dimensions: int) -> list[float | None]
     if dimensions == len(vector):
         return vector
     kept = vector[:dimensions]
-    length = math.sqrt(math.fsum(number * number for number in kept if number is not None))
+    length = math.hypot(*[number for number in kept if number is not None])
     return [number if number is None or not length else number / length for number in kept]
 
 
