@@ -43,7 +43,10 @@ OUTBOX_BYTES = 4 * 1024**2
 """Bytes that may wait for the socket before requests stay in their line."""
 BODY_BYTES = 256 * 1024**2
 """The largest answer, and the most that the parts of all unfinished answers of one runner may hold."""
-PACKETS_A_TURN = 32
+PROGRESS_A_SECOND = 50
+"""What is taken in of PROGRESS, as many again in one go; more is left out: a flood would cost us more than its sender."""
+TURN_S = 0.001
+"""How long one runner is listened to before the others have their turn. A packet of small messages may take several ms itself."""
 MUCH = MAX_PACKET // 4
 """After a packet of this size there is probably another one."""
 
@@ -109,6 +112,8 @@ class Link:
         self._blocked = False
         self._ack_timer: asyncio.TimerHandle | None = None
         self._heard = self._speechless
+        self._progress_left: float = PROGRESS_A_SECOND
+        self._progress_at = now()
         self.calls: dict[int, Call] = {}
         """Sent and not ended by the runner's word, abandoned ones too."""
         self.live = 0
@@ -269,9 +274,11 @@ class Link:
     # ---- receiving
 
     def _readable(self) -> None:
-        for _ in range(PACKETS_A_TURN):
-            if self._read() < MUCH:
-                return
+        if self._read() < MUCH:
+            return
+        until = self._now() + TURN_S
+        while self._read() >= MUCH and self._now() < until:
+            pass
 
     def _read(self) -> int:
         """Takes in one packet. Its size; 0 where there is none."""
@@ -300,6 +307,7 @@ class Link:
         now = self._now()
         end = len(packet)
         calls = self.calls
+        ended = self.ended
         try:
             while at < end:
                 if end - at < HEADER_SIZE:
@@ -337,10 +345,12 @@ class Link:
             # Our bug, but the other callers' answers in this packet are not to be lost with it.
             if at < end:
                 self._loop.call_soon(self._take, packet, at)
+            self._loop.call_soon(self._ears.freed)
             raise
         if self._acks and not self._flush_due:
             self._acknowledge_soon()
-        self._ears.freed()
+        if self.ended != ended:  # most packets of a stream end nothing
+            self._ears.freed()
 
     def _acknowledge_soon(self) -> None:
         if len(self._acks) >= ACKS_AT_ONCE:
@@ -374,10 +384,21 @@ class Link:
                 self._speech(kind, request, payload, now)
             case Kind.BOOK:
                 self._ears.asked(request, _object(payload))
+            case Kind.PROGRESS if self._is_flood(now):
+                pass
             case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED:
                 self._heard(kind, _object(payload))
             case _:
                 raise ProtocolError(f"a message of kind {kind} from a runner")
+
+    def _is_flood(self, now: Instant) -> bool:
+        """One more PROGRESS is too much. To be asked once for each."""
+        self._progress_left = min(PROGRESS_A_SECOND, self._progress_left + (now - self._progress_at) * PROGRESS_A_SECOND)
+        self._progress_at = now
+        if self._progress_left < 1:
+            return True
+        self._progress_left -= 1
+        return False
 
     def _speechless(self, kind: int, message: dict[str, Any]) -> None:
         """Before HELLO, which comes first and once."""
@@ -446,6 +467,8 @@ class Link:
             raise ProtocolError(f"request {request}: item {part} before its STREAM")
         if call.seen - call.taken_bytes >= STREAM_WINDOW:
             raise ProtocolError(f"request {request}: item {part} although {STREAM_WINDOW} bytes have not been taken yet")
+        if not payload:
+            return  # nothing counts against the window, so that nothing must become of it either
         call.seen += len(payload)
         try:
             call.sink.item(payload)
@@ -468,7 +491,9 @@ class Link:
         if kind == Kind.STREAM:
             self._put(frame(Kind.CANCEL, request))
             return
-        self.foreign.discard(request)
+        if request in self.foreign:
+            self.foreign.discard(request)
+            self._ears.freed()
         self._acks.append(request)
         self._ears.orphaned(request)
 
