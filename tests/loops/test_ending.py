@@ -266,3 +266,17 @@ async def test_everything_that_an_instance_had_is_given_back():
         assert all(process.forgotten for process in world.keeper.processes)
         await asyncio.sleep(0.1)
         assert world.node.why(A)["residents"] == []
+
+
+@virtual
+async def test_who_waits_when_an_operator_unloads_is_refused_and_nothing_loads_again():
+    async with World() as world:
+        world.put(behaviour=Behaviour(load_s=5.0))
+        waiting = world.ask(echo=1)
+        await asyncio.sleep(1.0)
+        await world.node.unload(A, grace_s=0.0)
+        with pytest.raises(Unavailable, match="an operator unloaded the model"):
+            await waiting.result()
+        await asyncio.sleep(30.0)
+        assert world.state() == "stopped"
+        assert (await world.answer(echo=2))["echo"] == 2, "the next request loads it"

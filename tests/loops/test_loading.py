@@ -26,7 +26,7 @@ async def test_the_first_request_loads_the_model_and_is_answered():
         answer = await world.answer(echo="hello")
         assert (answer["echo"], answer["load_count"]) == ("hello", 1)
         assert world.state() == "ready"
-        assert world.metric("fornada_model_loads_total", outcome="ready") == 1
+        assert world.metric("fornada_model_loads_total", outcome="ok") == 1
 
 
 @virtual

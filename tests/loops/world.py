@@ -172,6 +172,9 @@ class FakeCatalog:
 
     # ---- CatalogPort
 
+    def visibility(self, entry: Entry) -> str:
+        return entry.stable.spec.visibility or "node"
+
     def entry(self, name: ModelName) -> Entry | None:
         return self.models.get(name)
 

@@ -71,6 +71,12 @@ class Catalog:
     def entries(self, account: AccountId) -> Sequence[Entry]:
         return [entry for entry in self._index.entries.values() if self._may_see(entry, account)]
 
+    def visibility(self, entry: Entry) -> str:
+        said = entry.stable.spec.visibility
+        if entry.stable.builtin or said == "node" or (said is None and self.open_mode):
+            return "node"
+        return "account"
+
     def entry(self, name: ModelName) -> Entry | None:
         return self._index.entries.get(name)
 
@@ -164,10 +170,7 @@ class Catalog:
             raise ModelNotAllowed(f"'{entry.name}' belongs to another account")
 
     def _may_see(self, entry: Entry, account: AccountId) -> bool:
-        if entry.account == account or entry.stable.builtin:
-            return True
-        visibility = entry.stable.spec.visibility
-        return visibility == "node" or (visibility is None and self.open_mode)
+        return entry.account == account or self.visibility(entry) == "node"
 
     def _labelled(self, entry: Entry, label: str) -> Version:
         version = entry.stable if label == "stable" else entry.canary

@@ -83,6 +83,9 @@ class CatalogPort(Protocol):
     def entry(self, name: ModelName) -> Entry | None:
         """The model of that very name (no alias), for whoever runs it."""
 
+    def visibility(self, entry: Entry) -> str:
+        """account | node: who may see the model, where its author leaves it to the mode of the node."""
+
     def version(self, name: ModelName, digest: VersionDigest) -> Version:
         """One registered version. Raises UnknownModel."""
 

@@ -7,7 +7,7 @@ bad one leaves the old in place, and the label goes back to it. Where nothing ru
 from collections.abc import Callable
 from typing import Any
 
-from fornada.core.errors import DiskFull, FornadaError, UnknownModel
+from fornada.core.errors import DiskFull, FornadaError, Unavailable, UnknownModel
 from fornada.core.lifecycle.events import Outcome
 from fornada.core.lifecycle.model import RESTING, State, Wish
 from fornada.core.names import Instant, VersionDigest
@@ -15,6 +15,7 @@ from fornada.core.ports import CatalogPort, Entry, Version
 from fornada.node.instance import Instance
 from fornada.node.site import Site
 
+UNLOADED_RETRY_S = 1.0
 SETTLE_S = 5.0
 """How much longer than its own bounds an end may take before an operator is told that it hangs."""
 
@@ -96,10 +97,17 @@ class Model:
         instances = list(self.instances.values())
         waits = [instance for instance in instances if instance.state not in RESTING]
         for instance in instances:
+            # Who waits came before the order: it would load the model again at once, against the order.
+            instance.intake.refuse_waiting(Unavailable("an operator unloaded the model", retry_after_s=UNLOADED_RETRY_S))
             instance.unwanted(grace_s=grace_s, reason="an operator unloaded it")
         deadline = Instant(now + grace_s + self._site.settings.kill_s + SETTLE_S)
         for instance in waits:
             await instance.at_rest(deadline)
+
+    @property
+    def visibility(self) -> str:
+        """account | node"""
+        return self._catalog.visibility(self.entry)
 
     def pin(self, pinned: bool) -> None:
         self.pinned = pinned
@@ -235,6 +243,6 @@ class Model:
         self.loads = runner.load_count
         self._keep_counters()
         metrics = self._site.telemetry.metrics
-        metrics.loads.at(self.name, "ready").value += 1
+        metrics.loads.at(self.name, "ok").value += 1
         if isinstance(load_s := runner.facts.get("load_s"), int | float):
             metrics.load_seconds.at(self.name).observe(load_s)

@@ -38,7 +38,7 @@ def view(model: Model, site: Site) -> ModelView:
         pinned=model.pinned,
         account=model.entry.account,
         description=spec.description,
-        visibility=spec.visibility or "account",
+        visibility=model.visibility,
         progress=progress if pending else None,
     )
 

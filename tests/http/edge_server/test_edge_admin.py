@@ -144,7 +144,8 @@ def test_devices_and_nodes(edge: Served):
     assert edge.operations.done == [("patch", "cuda:0", {"foreign": "1GiB", "frozen": True})]
     assert edge.fetch("PATCH", "/api/v1/devices/cpu", b"{}").status == 400
     assert edge.fetch("PATCH", "/api/v1/devices/cuda:0", b"{").status == 400
-    assert edge.fetch("GET", "/api/v1/nodes").json()["nodes"][0]["main_pid"] == 1
+    nodes = edge.fetch("GET", "/api/v1/nodes").json()
+    assert nodes["main_pid"] == nodes["nodes"][0]["main_pid"] == 1, "this node stands at the top, and in the list of all"
 
 
 def test_health_metrics_and_head(edge: Served):

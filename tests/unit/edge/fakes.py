@@ -52,6 +52,9 @@ class FakeCatalog:
                 return Resolved(entry, entry.stable.spec, digest if reference.version else None)
         raise UnknownModel(f"nothing is called {reference.name}")
 
+    def visibility(self, entry: Entry) -> str:
+        return entry.stable.spec.visibility or "node"
+
     def entry(self, name: ModelName) -> Entry | None:
         return self.models.get(name)
 

@@ -132,7 +132,7 @@ def test_the_promised_metrics_are_scraped_by_their_names():
     metrics = Metrics()
     metrics.requests.at("@test/a", "ok").value += 2
     metrics.request_seconds.at("@test/a", "run").observe(0.002)
-    metrics.loads.at("@test/a", "ready").value += 1
+    metrics.loads.at("@test/a", "ok").value += 1
     metrics.evictions.at("@test/a", "room").value += 1
     metrics.queue_length.read = lambda: [(("@test/a",), 3)]
     metrics.device_bytes.read = lambda: [(("cuda:0", "used"), 5)]
@@ -142,7 +142,7 @@ def test_the_promised_metrics_are_scraped_by_their_names():
         'fornada_requests_total{model="@test/a",outcome="ok"} 2.0',
         'fornada_request_seconds_bucket{le="0.0025",model="@test/a",stage="run"} 1.0',
         'fornada_request_seconds_count{model="@test/a",stage="run"} 1.0',
-        'fornada_model_loads_total{model="@test/a",outcome="ready"} 1.0',
+        'fornada_model_loads_total{model="@test/a",outcome="ok"} 1.0',
         'fornada_evictions_total{model="@test/a",reason="room"} 1.0',
         'fornada_queue_length{model="@test/a"} 3.0',
         'fornada_device_bytes{device="cuda:0",kind="used"} 5.0',

@@ -90,21 +90,13 @@ DEVICE_CHANGE: Object = {
         "unfence": {"type": "boolean", "description": "For real devices"},
     },
 }
-NODES = _object(
-    {
-        "nodes": {
-            "type": "array",
-            "items": _object(
-                {
-                    "main_pid": {"type": "integer"},
-                    "keeper_pid": {"type": "integer"},
-                    "control_pid": {"type": "integer"},
-                    "url": _TEXT,
-                    "account": _TEXT,
-                    "isolation": _TEXT,
-                    "version": _TEXT,
-                }
-            ),
-        }
-    }
-)
+_NODE: Object = {
+    "main_pid": {"type": "integer"},
+    "keeper_pid": {"type": "integer"},
+    "control_pid": {"type": "integer"},
+    "url": _TEXT,
+    "account": _TEXT,
+    "isolation": _TEXT,
+    "version": _TEXT,
+}
+NODES = _object({**_NODE, "nodes": {"type": "array", "items": _object(_NODE), "description": "Every node of the fleet; this one first"}})

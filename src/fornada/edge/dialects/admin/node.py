@@ -90,7 +90,8 @@ class _Node:
         return json_reply(self._operations.patch_device(call.parameters["device"], change))
 
     async def nodes(self, call: Call) -> Reply:
-        return json_reply({"nodes": [self._operations.node()]})
+        node = self._operations.node()
+        return json_reply({**node, "nodes": [node]})
 
     async def events(self, call: Call) -> Reply:
         return events_of(self._operations.events())
