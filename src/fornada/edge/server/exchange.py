@@ -8,7 +8,7 @@ any ─the caller leaves─► LEFT          (what is told to it then is dropped
 import enum
 from time import monotonic
 
-from fornada.core.errors import FornadaError
+from fornada.core.errors import FornadaError, InternalFault
 from fornada.core.requests import Ticket
 from fornada.edge.calls import JSON_TYPE, Target
 from fornada.edge.headers import Facts
@@ -80,8 +80,12 @@ class HotExchange:
         self.state = _STARTED
         if self.early is not None:
             self.fail(self.early)
-        else:
+            return
+        try:
             self.target.door.handle(self)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: it is to cost this request alone
+            self.shared.observer.failed(where=self.target.name, request_id=self.request_id, error=error)
+            self.fail(InternalFault("the server failed; its log says more"))
 
     def limit(self) -> int:
         """Bytes that the body may have. Raises what the door raises."""
