@@ -83,8 +83,9 @@ class HotExchange:
             return
         try:
             self.target.door.handle(self)
-        except Exception as error:  # noqa: BLE001 - a bug of ours: it is to cost this request alone
+        except Exception as error:  # noqa: BLE001 - a bug of ours: what came before it on the connection is still answered
             self.shared.observer.failed(where=self.target.name, request_id=self.request_id, error=error)
+            self.keep_alive = False
             self.fail(InternalFault("the server failed; its log says more"))
 
     def limit(self) -> int:
