@@ -12,7 +12,7 @@ import jsonschema_rs
 import msgspec
 
 from fornada.core.errors import BadRequest, InvalidSpec
-from fornada.core.names import VersionDigest
+from fornada.core.names import ModelName, VersionDigest
 from fornada.core.ports import CatalogPort, Resolved
 from fornada.core.specs import ModelSpec
 from fornada.edge.observer import Meter, Observer
@@ -105,17 +105,20 @@ class Contracts:
         self._observer = observer
         self._catalog = catalog
         self._meters: dict[str, Meter] = {}
-        self._kept: dict[VersionDigest, Contract] = {}
+        self._kept: dict[tuple[ModelName, VersionDigest], Contract] = {}
+        """By both: one folder that was deployed under two names is one digest, and each name counts its own requests."""
 
     def of(self, resolved: Resolved) -> Contract:
         """The contract of what a reference means. Raises InvalidSpec where the model's own schema can't be used."""
-        digest = resolved.version or resolved.entry.stable.digest
-        found = self._kept.get(digest)
+        entry = resolved.entry
+        digest = resolved.version or entry.stable.digest
+        key = entry.name, digest
+        found = self._kept.get(key)
         if found is None:
             found = self._read(resolved, digest)
             if len(self._kept) >= KEPT:
                 self._kept.clear()
-            self._kept[digest] = found
+            self._kept[key] = found
         return found
 
     def _read(self, resolved: Resolved, digest: VersionDigest) -> Contract:
