@@ -263,3 +263,13 @@ def test_odd_values_survive_toml(tmp_path: Path):
 )
 def test_values_of_the_command_line(text: str, value: Any):
     assert value_of(text) == value
+
+
+def test_the_writer_takes_several_values_behind_one_flag_wherever_the_folder_stands(tmp_path: Path):
+    from fornada.testing.probe.__main__ import main
+
+    flags = ["--set", "load_s=1", "stop_s=2", "--resources", "device=cuda", "--set", "warmup_s=0.5", str(tmp_path / "copy")]
+    assert main([*flags, "--serving", "max_batch=4", "max_wait_ms=5"]) == 0
+    spec = read_spec((tmp_path / "copy" / "model.toml").read_text())
+    assert {key: spec.settings[key] for key in ("load_s", "stop_s", "warmup_s")} == {"load_s": 1, "stop_s": 2, "warmup_s": 0.5}
+    assert (spec.resources.device, spec.serving.max_batch, spec.serving.max_wait_ms) == ("cuda", 4, 5)

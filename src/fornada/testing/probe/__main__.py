@@ -9,6 +9,9 @@ from typing import Any
 from fornada.testing.probe.writer import Refused, value_of, write_probe
 
 
+REPEATED = ("--set", "--serving", "--resources", "--dependency")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the copy and prints its folder. 0, or 2 with one line that says what is wrong."""
     parser = argparse.ArgumentParser(
@@ -20,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--serving", action="append", default=[], metavar="KEY=VALUE", help="[serving]")
     parser.add_argument("--resources", action="append", default=[], metavar="KEY=VALUE", help="[resources]")
     parser.add_argument("--dependency", action="append", default=[], metavar="NAME==VERSION", help="[python] dependencies")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(_one_value_each(sys.argv[1:] if arguments is None else arguments))
     try:
         write_probe(
             given.folder,
@@ -35,6 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(given.folder)
     return 0
+
+
+def _one_value_each(arguments: Sequence[str]) -> list[str]:
+    """`--set a=1 b=2` as `--set a=1 --set b=2`; argparse's own lists would swallow a DIR that follows."""
+    found: list[str] = []
+    flag = ""
+    for argument in arguments:
+        if argument in REPEATED:
+            flag = argument
+        elif argument.startswith("-") or "=" not in argument:
+            flag = ""
+        elif flag and found[-1] != flag:
+            found.append(flag)
+        found.append(argument)
+    return found
 
 
 def _pairs(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
