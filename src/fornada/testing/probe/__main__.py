@@ -8,7 +8,6 @@ from typing import Any
 
 from fornada.testing.probe.writer import Refused, value_of, write_probe
 
-
 REPEATED = ("--set", "--serving", "--resources", "--dependency")
 
 
