@@ -124,8 +124,9 @@ class Attachment:
     def queue(self, messages: list[bytes], size: int) -> None:
         """As `send`, for a sender that has more to come and calls `flush` itself; `size` is the frames' bytes."""
         if self.open:
-            self._queue.extend(messages)
+            # Counted before they can be sent: another thread that empties the queue sets the count to 0, and has the last word.
             self.waiting += size
+            self._queue.extend(messages)
 
     def flush(self) -> None:
         """Sends what waits, as far as the socket takes it."""
