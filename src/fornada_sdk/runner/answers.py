@@ -126,9 +126,14 @@ def error_head(error: BaseException) -> dict[str, Any]:
     if isinstance(error, BadRequest):
         return {"status": "bad_request", "message": _text(error) or "the model refused the input"}
     print_traceback(error)
-    if isinstance(error, OutOfDeviceMemory) or type(error).__name__ in _OUT_OF_MEMORY:
+    if is_out_of_device_memory(error):
         return {"status": "out_of_memory", "message": describe(error)}
     return {"status": "raised", "message": describe(error)}
+
+
+def is_out_of_device_memory(error: BaseException) -> bool:
+    """Ours, or what a library says in its own way."""
+    return isinstance(error, OutOfDeviceMemory) or type(error).__name__ in _OUT_OF_MEMORY
 
 
 def describe(error: BaseException) -> str:

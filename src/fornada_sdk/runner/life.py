@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fornada_sdk.api import Model
 from fornada_sdk.api_context import Context, Device, Instance
 from fornada_sdk.runner import engines
-from fornada_sdk.runner.answers import describe, print_traceback
+from fornada_sdk.runner.answers import describe, is_out_of_device_memory, print_traceback
 from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.capture import Output, end_lines
 from fornada_sdk.runner.engines import Loaded, LoadError, Target
@@ -119,7 +119,8 @@ class Life:
 
     def _fail(self, error: BaseException) -> int:
         reason = str(error) if isinstance(error, LoadError) else describe(error)
-        kind = "memory" if isinstance(error, MemoryError) else "warmup" if self._phase == "warming" else "load"
+        memory = isinstance(error, MemoryError) or is_out_of_device_memory(error)
+        kind = "memory" if memory else "warmup" if self._phase == "warming" else "load"
         if not isinstance(error, LoadError):
             print_traceback(error)
         end_lines()

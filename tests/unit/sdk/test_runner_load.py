@@ -69,6 +69,7 @@ def test_hello_comes_during_a_load_and_progress_is_told(start: Start):
         ("x = 1", "load", "model.py has neither a class derived from fornada_sdk.Model nor a function handle_request(request, context)"),
         ("def f(:\n", "load", "SyntaxError: invalid syntax (model.py, line 1)"),
         ("raise MemoryError", "memory", "MemoryError"),
+        ("raise type('OutOfMemoryError', (RuntimeError,), {})('CUDA out of memory')", "memory", "OutOfMemoryError: CUDA out of memory"),
         ("import fornada_sdk\nclass Mine(fornada_sdk.Model): pass", "load", "Mine has neither run nor run_batch"),
         (
             "import fornada_sdk\nclass M(fornada_sdk.Model):\n"
