@@ -220,7 +220,16 @@ def test_garbage_after_a_good_request_doesnt_cost_its_answer(edge: Served):
 
 @pytest.mark.parametrize(
     "request_line",
-    [b"GET / HTTP/2.0", b"GET / HTTP/0.9", b"PRI * HTTP/2.0", b"BREW / HTTP/1.1", b"GET", b"CONNECT a:1 HTTP/1.1", b"GET foo HTTP/1.1"],
+    [
+        b"GET / HTTP/2.0",
+        b"GET / HTTP/0.9",
+        b"PRI * HTTP/2.0",
+        b"BREW / HTTP/1.1",
+        b"GET",
+        b"CONNECT a:1 HTTP/1.1",
+        b"CONNECT / HTTP/1.1",
+        b"GET foo HTTP/1.1",
+    ],
 )
 def test_what_is_no_request_of_ours_is_a_400(edge: Served, request_line: bytes):
     with edge.connect() as connection:

@@ -284,6 +284,9 @@ class Connection(asyncio.Protocol):
         if facts.chunked:
             self._headers = []  # trailers, which nobody reads
         parser = self._parser
+        if parser.get_method() == b"CONNECT":  # the parser would stop behind each of them, whatever else its head says
+            self._refuse_all(BadRequest("this is no proxy: CONNECT is refused"))
+            return
         if facts.upgrade and parser.should_upgrade():
             return  # the parser stops behind this head, and says so
         shared = self.shared
