@@ -8,6 +8,7 @@ import pytest
 
 from fornada.core.errors import LoadFailed, RunnerDied
 from fornada.core.names import ModelName
+from fornada.core.settings import FakeDeviceSettings
 from fornada_sdk.wire.framing import HEADER, MAX_PACKET, MORE, frame
 from fornada_sdk.wire.messages import STREAM_WINDOW, Kind, encode, with_head
 from tests.loops.fake_runner import Behaviour
@@ -40,6 +41,7 @@ NONSENSE = {
     "a booking of nothing": frame(Kind.BOOK, 1, encode({"device": 7})),
     "a head that is no object": frame(Kind.BOOK, 1, b"[1,2]"),
     "JSON without bottom": frame(Kind.BOOK, 1, DEEP[:60_000]),
+    "a booking of more than there can be": frame(Kind.BOOK, 1, encode({"device": "cuda:0", "bytes": 10**4000})),
 }
 
 
@@ -118,6 +120,95 @@ async def test_a_runner_can_not_fill_our_memory_with_bodies_that_never_end():
             await asyncio.sleep(0)
         with pytest.raises(RunnerDied, match=r"unfinished messages|body of more than"):
             await caller.result()
+
+
+@virtual
+async def test_bodies_without_bytes_that_never_end_count_too():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        opened = 0
+        while world.keeper.processes[0].alive and opened < 2_000_000:
+            opened += 3000
+            runner._socket.send(b"".join(frame(Kind.ANSWER, number, flags=MORE) for number in range(opened, opened + 3000)))
+            await asyncio.sleep(0)
+        (fault,) = world.happened("instance.fault")
+        assert "unfinished messages" in fault["reason"]
+
+
+@virtual
+async def test_a_message_that_is_no_answer_is_never_read_into_memory_as_long_as_an_answer():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        chunk = b"[" + b"{}," * 20_000
+        runner.send(frame(Kind.BOOK, 1, chunk, flags=MORE))
+        part = 0
+        while world.keeper.processes[0].alive and part < 100:
+            part += 1
+            runner.send(frame(Kind.PART, 1, chunk, part=part, flags=MORE))
+            await asyncio.sleep(0)
+        (fault,) = world.happened("instance.fault")
+        assert part < 50
+        assert "of more than" in fault["reason"]
+
+
+@virtual
+@pytest.mark.parametrize("kind", [Kind.BOOK, Kind.STREAM, Kind.ANSWER], ids=str)
+async def test_a_runner_that_asks_and_asks_and_never_reads_is_ended(kind):
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        runner._loop.remove_reader(runner._socket.fileno())
+        payload = encode({"device": "x" * 10_000, "bytes": 1}) if kind is Kind.BOOK else with_head(b"{}")
+        count = MAX_PACKET // (len(payload) + HEADER.size)
+        number = 1 << 50
+        while world.keeper.processes[0].alive and number < (1 << 50) + 4_000_000:
+            runner._socket.setblocking(True)
+            runner._socket.send(b"".join(frame(kind, number + at, payload) for at in range(count)))
+            number += count
+            await asyncio.sleep(0)
+        (fault,) = world.happened("instance.fault")
+        assert "doesn't read" in fault["reason"]
+
+
+@virtual
+async def test_a_delay_beyond_any_number_is_as_long_as_delays_can_be():
+    async with World(fakes=[FakeDeviceSettings()]) as world:
+        world.put(resources={"device": "cuda:0"})
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        runner._booked = asyncio.get_running_loop().create_future()
+        runner.send(frame(Kind.BOOK, 1, encode({"device": "cuda:0", "bytes": 1, "release_delay_s": 10**400})))
+        assert (await runner._booked)["ok"]
+        assert world.devices.booked(world.keeper.processes[0].instance, "cuda:0") == 1
+
+
+@virtual
+@pytest.mark.parametrize("load_s", [10**400, float("nan"), float("inf"), -1, "long", None], ids=str)
+async def test_a_load_time_that_makes_no_sense_is_none(load_s):
+    async with World() as world:
+        world.put(behaviour=Behaviour(never_ready=True, hello={"state": "ready", "load_s": load_s}))
+        world.ask(echo=1)
+        await asyncio.sleep(0.5)
+        assert world.state() == "ready"
+        (ready,) = world.happened("instance.ready")
+        assert ready["load_s"] is None
+
+
+@virtual
+async def test_answers_that_nobody_asked_for_do_not_flood_the_log():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        runner._socket.send(b"".join(frame(Kind.ANSWER, number, with_head(b"{}")) for number in range(1000, 2000)))
+        await asyncio.sleep(0.1)
+        assert world.metric("fornada_requests_orphaned_total") == 1000
+        assert len(world.happened("request.orphaned")) < 20
 
 
 @virtual

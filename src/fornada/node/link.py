@@ -43,6 +43,11 @@ OUTBOX_BYTES = 4 * 1024**2
 """Bytes that may wait for the socket before requests stay in their line."""
 BODY_BYTES = 256 * 1024**2
 """The largest answer, and the most that the parts of all unfinished answers of one runner may hold."""
+HEAD_BYTES = 1024**2
+"""The largest message that is read as JSON: reading takes time, and many times its size in memory."""
+OWED_BYTES = 1024**2
+OWED_ACKS = 65536
+"""Bytes of answers of ours, and acknowledgements, that may wait for a runner that doesn't read."""
 PROGRESS_A_SECOND = 50
 """What is taken in of PROGRESS, as many again in one go; more is left out: a flood would cost us more than its sender."""
 TURN_S = 0.001
@@ -52,6 +57,8 @@ MUCH = MAX_PACKET // 4
 
 _INVOKE = struct.Struct(HEADER.format + INVOKE_PREFIX.format.lstrip("<"))
 _INVOKE_KIND, _ANSWER_KIND, _ITEM_KIND, _PART_KIND = int(Kind.INVOKE), int(Kind.ANSWER), int(Kind.ITEM), int(Kind.PART)
+_LONG = frozenset([_ANSWER_KIND, _ITEM_KIND])
+"""What may be longer than HEAD_BYTES."""
 _OK_PREFIX = with_head(OK_HEAD)
 _OK_SIZE = len(_OK_PREFIX)
 _OK = AnswerHead()
@@ -107,7 +114,8 @@ class Link:
         self._outbox_bytes = 0
         self._acks: list[int] = []
         self._assembler = Assembler(BODY_BYTES)
-        self._assembled = 0
+        self._owed_bytes = 0
+        """Of answers of ours that were put into the outbox since the socket took no more."""
         self._flush_due = False
         self._blocked = False
         self._ack_timer: asyncio.TimerHandle | None = None
@@ -181,8 +189,8 @@ class Link:
         self._put(frame(Kind.STOP, 0, encode({"grace_s": grace_s})))
 
     def booked(self, number: int, *, refusal: str) -> None:
-        """BOOKED; an empty `refusal` says that the bytes are the runner's."""
-        self._put(frame(Kind.BOOKED, number, encode({"ok": not refusal, "message": refusal})))
+        """BOOKED; an empty `refusal` says that the bytes are the runner's. Raises ProtocolError for a runner that doesn't read."""
+        self._owe(frame(Kind.BOOKED, number, encode({"ok": not refusal, "message": refusal})))
 
     def cancel_foreign(self, requests: Iterable[int]) -> None:
         """A predecessor's requests, whose callers are gone: CANCEL, and their slots count as taken until they end."""
@@ -220,12 +228,21 @@ class Link:
             self._flush_due = True
             self._loop.call_soon(self._flush)
 
+    def _owe(self, item: bytes) -> None:
+        """As `_put`, for what the runner may ask for without end."""
+        self._owed_bytes = self._owed_bytes + len(item) if self._blocked else 0
+        if self._owed_bytes > OWED_BYTES:
+            raise ProtocolError("it asks and asks, and doesn't read what it is told")
+        self._put(item)
+
     def _flush(self) -> None:
         self._flush_due = False
+        if self._blocked:
+            return
         if self._acks:
             self._put_acks()
         outbox = self._outbox
-        if self._blocked or not outbox:
+        if not outbox:
             return
         if self._outbox_bytes + len(outbox) * HEADER_SIZE <= MAX_PACKET:
             if self._write(b"".join(outbox)):
@@ -281,7 +298,9 @@ class Link:
             pass
 
     def _read(self) -> int:
-        """Takes in one packet. Its size; 0 where there is none."""
+        """Takes in one packet. Its size; 0 where there is none, or where a fault has made us deaf."""
+        if not self.open:
+            return 0
         try:
             packet = os.read(self._fd, MAX_PACKET)
         except (BlockingIOError, InterruptedError):
@@ -338,6 +357,8 @@ class Link:
                     self._assemble(kind, flags, part, request, packet[begin:at], now)
                 else:
                     self._hear(kind, part, request, packet[begin:at], now)
+            if self._blocked and len(self._acks) > OWED_ACKS:
+                raise ProtocolError("it answers and answers, and doesn't read what it is told")
         except (ProtocolError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             self._fault(str(error))
             return
@@ -364,16 +385,18 @@ class Link:
         self._ears.faulted(reason)
 
     def _assemble(self, kind: int, flags: int, part: int, request: int, payload: bytes, now: Instant) -> None:
-        self._assembled += len(payload)
-        if self._assembled > BODY_BYTES:
+        assembler = self._assembler
+        if assembler.held + len(payload) > BODY_BYTES:
             raise ProtocolError(f"more than {BODY_BYTES} bytes of unfinished messages")
         if kind != _PART_KIND:
-            self._assembler.opened(kind, part, request, payload)
+            assembler.opened(kind, part, request, payload)
             return
-        whole = self._assembler.continued(flags, part, request, payload)
+        opened = assembler.kind(request)
+        if opened not in _LONG and assembler.size(request) + len(payload) > HEAD_BYTES:
+            raise ProtocolError(f"a message of kind {opened} of more than {HEAD_BYTES} bytes")
+        whole = assembler.continued(flags, part, request, payload)
         if whole is not None:
             opened, first, body = whole
-            self._assembled -= len(body)
             self._hear(opened, first, request, body, now)
 
     def _hear(self, kind: int, part: int, request: int, payload: bytes, now: Instant) -> None:
@@ -420,6 +443,8 @@ class Link:
 
     def _speech(self, kind: int, request: int, payload: bytes, now: Instant) -> None:
         head, body = (payload, memoryview(b"")) if kind == Kind.END else split_head(payload)
+        if len(head) > HEAD_BYTES:
+            raise ProtocolError(f"request {request}: a head of {len(head)} bytes")
         said = _OK if head == OK_HEAD else _HEADS.decode(head)
         call = self.calls.get(request)
         if call is None:
@@ -489,7 +514,7 @@ class Link:
 
     def _unknown(self, kind: int, request: int) -> None:
         if kind == Kind.STREAM:
-            self._put(frame(Kind.CANCEL, request))
+            self._owe(frame(Kind.CANCEL, request))
             return
         if request in self.foreign:
             self.foreign.discard(request)

@@ -23,7 +23,11 @@ TEXT_LONGEST = 512
 CLOSED_S = 1.0
 """How long a process may live on after it closed its end of the wire."""
 RELEASE_DELAY_LONGEST_S = 600.0
+LOAD_LONGEST_S = 1e9
 REQUEST_LARGEST = (1 << 64) - 1
+BYTES_MOST = 1 << 62
+ORPHANS_TOLD_S = 1.0
+"""How often at most the log is told of answers that nobody waits for; the metric counts each."""
 
 
 class Owner(Protocol):
@@ -57,6 +61,9 @@ class Runner:
         self.granted_ahead = 0
         self._coming_up = True
         self._over = False
+        self._orphans = 0
+        """Answers that nobody waits for, since the log was last told of one."""
+        self._orphans_told_at = float("-inf")
         self._hanging: asyncio.TimerHandle | None = None
         self._owner = owner
         self._site = site
@@ -138,7 +145,8 @@ class Runner:
     def loaded(self, ready: dict[str, Any]) -> None:
         self._expect_coming_up("READY")
         self._coming_up = False
-        self.facts = {key: ready[key] for key in ("load_s", "warmup_s", "streaming", "tensors") if key in ready}
+        self.facts = {key: ready[key] for key in ("streaming", "tensors") if key in ready}
+        self.facts |= {key: ready[key] for key in ("load_s", "warmup_s") if _is_duration(ready.get(key))}
         granted = ready.get("pipelining")
         working = self._serving.concurrency * self._serving.max_batch
         self.granted_ahead = max(0, granted - working) if isinstance(granted, int) else 0
@@ -155,10 +163,12 @@ class Runner:
         device, count, delay_s = booking.get("device"), booking.get("bytes"), booking.get("release_delay_s", 0.0)
         if not isinstance(device, str) or not isinstance(count, int) or not isinstance(delay_s, int | float):
             raise ProtocolError("a BOOK without device and bytes")
+        if count > BYTES_MOST:
+            raise ProtocolError("a BOOK of more bytes than there can be")
         if device != self.device:
             refusal = f"the instance runs on {self.device}, not on {device}"
         else:
-            delay_s = min(float(delay_s), RELEASE_DELAY_LONGEST_S) if delay_s > 0 else 0.0
+            delay_s = float(min(delay_s, RELEASE_DELAY_LONGEST_S)) if delay_s > 0 else 0.0
             refusal = self._site.devices.book(self.id, device, count, release_delay_s=delay_s, now=self._site.now())
         self.link.booked(number, refusal=refusal)
         self._site.room.replan()
@@ -168,7 +178,14 @@ class Runner:
 
     def orphaned(self, request: int) -> None:
         self._site.telemetry.metrics.orphaned.at().value += 1
-        self._site.telemetry.log.info("request.orphaned", model=self._owner.model, instance=self.id, request=request)
+        self._orphans += 1
+        now = self._site.now()
+        if now >= self._orphans_told_at + ORPHANS_TOLD_S:
+            self._orphans_told_at = now
+            count, self._orphans = self._orphans, 0
+            self._site.telemetry.log.info(
+                "request.orphaned", model=self._owner.model, instance=self.id, request=request, since_last_told=count
+            )
 
     def faulted(self, reason: str) -> None:
         self._site.telemetry.log.error("instance.fault", model=self._owner.model, instance=self.id, pid=self.pid, reason=reason)
@@ -187,10 +204,14 @@ class Runner:
         """What an adopted runner still works on for callers who are gone, and what it holds."""
         booked = hello.get("booked")
         if isinstance(booked, dict):
-            self._site.devices.take_over(self.id, {str(k): v for k, v in booked.items() if isinstance(v, int)})
+            self._site.devices.take_over(self.id, {str(k): v for k, v in booked.items() if isinstance(v, int) and v <= BYTES_MOST})
         in_flight = hello.get("in_flight")
         if isinstance(in_flight, list):
             self.link.cancel_foreign(id for id in in_flight if isinstance(id, int) and 0 <= id <= REQUEST_LARGEST)
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= LOAD_LONGEST_S
 
 
 def describe_end(status: ExitStatus, *, last_line: str) -> str:

@@ -94,6 +94,10 @@ def pack(queue: "list[bytes]") -> Iterator[bytes]:
         yield batch[0] if len(batch) == 1 else b"".join(batch)
 
 
+BEGUN_COST, PART_COST = 512, 64
+"""Bytes of memory, about, that a body takes when it begins and with each part, beyond what is in it."""
+
+
 class Assembler:
     """Puts bodies that came in parts together again, for one connection.
 
@@ -103,6 +107,8 @@ class Assembler:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.held = 0
+        """Bytes of memory, about, that all unfinished bodies take: those without a byte in them too."""
         self._open: dict[int, list[bytes]] = {}
         self._sizes: dict[int, int] = {}
         self._kinds: dict[int, tuple[int, int]] = {}
@@ -113,7 +119,16 @@ class Assembler:
             raise ProtocolError(f"request {request}: a second body begins before the first has ended")
         self._open[request] = [bytes(payload)]
         self._sizes[request] = len(payload)
+        self.held += len(payload) + BEGUN_COST
         self._kinds[request] = (kind, part)
+
+    def size(self, request: int) -> int:
+        """Bytes of that body so far."""
+        return self._sizes.get(request, 0)
+
+    def kind(self, request: int) -> int:
+        """What that body is; -1 where none has begun."""
+        return self._kinds.get(request, (-1, 0))[0]
 
     def continued(self, flags: int, part: int, request: int, payload: Buffer) -> "tuple[int, int, bytes] | None":
         """A further part. Returns (kind, part of the first frame, whole payload) when it was the last."""
@@ -127,8 +142,10 @@ class Assembler:
             raise ProtocolError(f"request {request}: a body of more than {self._limit} bytes")
         self._sizes[request] = size
         chunks.append(bytes(payload))
+        self.held += len(payload) + PART_COST
         if flags & MORE:
             return None
+        self.held -= size + BEGUN_COST + PART_COST * (len(chunks) - 1)
         kind, first = self._kinds.pop(request)
         del self._open[request], self._sizes[request]
         return kind, first, b"".join(chunks)

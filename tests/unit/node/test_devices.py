@@ -48,6 +48,18 @@ def test_a_model_may_ask_for_a_longer_delay():
     assert [used(fake, now) for now in (1.9, 2.0)] == [GIB, 0]
 
 
+def test_many_small_bookings_of_one_instance_cost_no_memory_and_no_time():
+    fake = devices()
+    for _ in range(20_000):
+        assert fake.book("a", "cuda:0", 1, release_delay_s=0.0, now=0.0) == ""
+        assert fake.book("a", "cuda:0", 0, release_delay_s=0.0, now=0.0) == ""
+    assert used(fake) == 20_000
+    said = {fake.book("a", "cuda:0", 1, release_delay_s=number / 10, now=0.0) for number in range(1000)}
+    assert len(said) == 2
+    fake.ended("a", now=0.0)
+    assert used(fake, 1000.0) == 0
+
+
 def test_a_frozen_device_gives_nothing_back_until_it_thaws():
     fake = devices(release_delay_ms=1000)
     fake.patch("cuda:0", {"frozen": True}, now=0.0)

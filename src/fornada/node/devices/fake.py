@@ -18,6 +18,8 @@ APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Faults of a program, after which a card goes on working: the list that NVIDIA's Kubernetes device plugin ignores."""
 PATCHES = "foreign, frozen, release_delay_ms, xid, clear, unfence"
 FOREVER = Instant(float("inf"))
+DELAYS_MOST = 64
+"""Different release delays that one instance may ask for: each is a record of its own."""
 
 
 @dataclass(slots=True)
@@ -55,7 +57,14 @@ class FakeDevice:
         free = self._total - self._foreign - self._counted(now)
         if count > free:
             return f"{self.id} has {format_size(max(0, free))} free of {format_size(self._total)}, {format_size(count)} were asked for"
-        self._bookings.append(Booking(instance, count, release_delay_s))
+        own = [booking for booking in self._bookings if booking.instance == instance and not booking.ended]
+        same = next((booking for booking in own if booking.release_delay_s == release_delay_s), None)
+        if same is not None:
+            same.count += count
+        elif len(own) >= DELAYS_MOST:
+            return f"{instance} has asked for {DELAYS_MOST} different release delays already"
+        elif count:
+            self._bookings.append(Booking(instance, count, release_delay_s))
         return ""
 
     def take_over(self, instance: str, count: int) -> None:
