@@ -10,9 +10,9 @@ from typing import Any
 from fornada_sdk.api import BadRequest, OutOfDeviceMemory, Response
 from fornada_sdk.api_request import JSON_TYPE
 from fornada_sdk.runner.call import Call
-from fornada_sdk.runner.encoding import to_json
+from fornada_sdk.runner.encoding import head_json, to_json
 from fornada_sdk.wire.framing import MAX_PAYLOAD, frames
-from fornada_sdk.wire.messages import OK_HEAD, Kind, encode, with_head
+from fornada_sdk.wire.messages import OK_HEAD, Kind, with_head
 
 OCTETS = "application/octet-stream"
 MESSAGE_LONGEST = 2000
@@ -20,6 +20,9 @@ ANSWER_LONGEST = 192 * 1024 * 1024
 """Bytes of an answer, or of an item. The control plane takes no more than 256 MiB at once."""
 NOTED_RUN_S = 0.001
 """Runs shorter than this don't report how long they took: the usual head stays empty."""
+
+COUNT_MOST = 1 << 63
+"""Beyond it not every JSON reader takes a number."""
 
 _OUT_OF_MEMORY = frozenset(["OutOfMemoryError", "ResourceExhaustedError"])
 """What PyTorch and TensorFlow call it; the SDK knows neither."""
@@ -118,7 +121,9 @@ def noted(call: Call, run_s: float) -> dict[str, Any]:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) in (int, str) or (type(value) is float and math.isfinite(value))
+    if type(value) is int:
+        return abs(value) < COUNT_MOST
+    return type(value) is str or (type(value) is float and math.isfinite(value))
 
 
 def error_head(error: BaseException) -> dict[str, Any]:
@@ -176,13 +181,13 @@ def cancelled_frames(call: Call, message: str) -> list[bytes]:
 
 
 def stream_frames(call: Call, head: dict[str, Any]) -> list[bytes]:
-    return list(frames(Kind.STREAM, Kind.PART, call.id, with_head(encode(head) if head else OK_HEAD), ()))
+    return list(frames(Kind.STREAM, Kind.PART, call.id, with_head(head_json(head) if head else OK_HEAD), ()))
 
 
 def end_frames(call: Call, head: dict[str, Any]) -> list[bytes]:
-    return list(frames(Kind.END, Kind.PART, call.id, b"", [encode(head)]))
+    return list(frames(Kind.END, Kind.PART, call.id, b"", [head_json(head)]))
 
 
 def _frames(call: Call, head: dict[str, Any], data: bytes) -> list[bytes]:
-    prefix = with_head(encode(head) if head else OK_HEAD)
+    prefix = with_head(head_json(head) if head else OK_HEAD)
     return list(frames(Kind.ANSWER, Kind.PART, call.id, prefix, [data]))

@@ -12,8 +12,9 @@ from typing import Any, Callable
 
 from fornada_sdk.api_context import Instance
 from fornada_sdk.runner.call import Call
+from fornada_sdk.runner.encoding import head_json
 from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MORE, Assembler, ProtocolError, frames
-from fornada_sdk.wire.messages import INVOKE_PREFIX, Kind, encode
+from fornada_sdk.wire.messages import INVOKE_PREFIX, Kind
 
 LATE_S = 0.25
 """A deadline is the control plane's to keep, which then sends CANCEL; only if none has come by now, it is kept here."""
@@ -119,7 +120,7 @@ class Attachment:
         self.flush()
 
     def send_json(self, kind: Kind, payload: dict[str, Any], request: int = 0) -> None:
-        self.send(list(frames(kind, Kind.PART, request, encode(payload), ())))
+        self.send(list(frames(kind, Kind.PART, request, head_json(payload), ())))
 
     def queue(self, messages: list[bytes], size: int) -> None:
         """As `send`, for a sender that has more to come and calls `flush` itself; `size` is the frames' bytes."""

@@ -55,6 +55,11 @@ def to_json(value: Any) -> tuple[bytes, bool]:
         return _mended(_encode(finite)), True
 
 
+def head_json(head: dict[str, Any]) -> bytes:
+    """A head of the wire, mended as an answer is: it may quote what model code raised, named or counted."""
+    return to_json(head)[0]
+
+
 def _finite(value: Any) -> Any:
     """`value` with None for every number that isn't finite."""
     if isinstance(value, float):

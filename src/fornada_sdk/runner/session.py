@@ -28,10 +28,11 @@ from fornada_sdk.runner.assignment import SLACK_BYTES, Assignment
 from fornada_sdk.runner.attachment import Attachment, Detached
 from fornada_sdk.runner.booking import Bookings
 from fornada_sdk.runner.call import Call
+from fornada_sdk.runner.encoding import head_json
 from fornada_sdk.runner.kept import Kept
 from fornada_sdk.wire.channel import Channel, ChannelClosed, Message, widen
 from fornada_sdk.wire.framing import ProtocolError, frames
-from fornada_sdk.wire.messages import CREDIT_BODY, WIRE_VERSION, Kind, decode, encode
+from fornada_sdk.wire.messages import CREDIT_BODY, WIRE_VERSION, Kind, decode
 
 TERM_GRACE_S = 4.0
 """What SIGTERM leaves to running work: less than the node's default kill_s, after which SIGKILL comes."""
@@ -214,7 +215,7 @@ class Session:
                 **self._facts,
                 **self.bookings.facts(),
             }
-            for messages in [list(frames(Kind.HELLO, Kind.PART, 0, encode(hello), ())), *(messages for _, messages in left)]:
+            for messages in [list(frames(Kind.HELLO, Kind.PART, 0, head_json(hello), ())), *(messages for _, messages in left)]:
                 attachment.queue(messages, sum(map(len, messages)))
             self._newest = attachment
             self._attached[attachment.fd] = attachment

@@ -111,3 +111,45 @@ def test_garbage_from_the_keeper_is_the_end(start: Start):
     runner.attach().ready()
     os.write(runner.keeper.fileno(), b"garbage")
     assert runner.exit_code() == 70
+
+
+QUOTES = """
+import fornada_sdk
+
+def handle_request(request, context):
+    text = request.body.json["text"]
+    how = request.body.json["how"]
+    if how == "refuse":
+        raise fornada_sdk.BadRequest(f"no label is called {text}")
+    if how == "raise":
+        raise ValueError(f"no file is called {text}")
+    if how == "count":
+        context.usage[text] = 1
+        context.usage["all"] = 10**5000
+    if how == "stream":
+        return pieces(text)
+    return {"text": text}
+
+def pieces(text):
+    yield text
+    raise ValueError(f"no file is called {text}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status"), [("refuse", "bad_request"), ("raise", "raised"), ("count", "ok"), ("stream", "raised"), ("answer", "ok")]
+)
+def test_half_a_character_that_model_code_quotes_does_not_end_the_runner(start: Start, how: str, status: str):
+    runner = start(QUOTES)
+    plane = runner.attach()
+    plane.ready()
+    end = plane.end_of(plane.invoke({"how": how, "text": "\ud800"}))
+    head = end.json if end.kind is Kind.END else end.head
+    assert head.get("status", "ok") == status
+    assert "\ufffd" in str(head) or status == "ok"
+    assert plane.call({"how": "answer", "text": "a"}) == {"text": "a"}
+
+
+def test_a_load_that_fails_over_half_a_character_says_so(start: Start):
+    failed = start("raise FileNotFoundError('\\udcff.bin')").attach().wait(lambda m: b"failed" in m.payload or m.kind is Kind.FAILED)
+    assert failed.json["reason"] == "FileNotFoundError: \ufffd.bin"
