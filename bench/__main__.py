@@ -62,8 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     continue
                 try:
                     cells += _round(made(), folders, connections, warm_s=given.warm, seconds=given.seconds)
-                except NotInstalled as error:
-                    absent[made.name] = f"{made.name}: not measured: {error}"
+                except (NotInstalled, OSError, RuntimeError, ExceptionGroup) as error:
+                    if made is Ours:
+                        raise
+                    why = str(error) if isinstance(error, NotInstalled) else f"it failed on the way: {error!r:.300}"
+                    absent[made.name] = f"{made.name}: not measured: {why}"
                     cells = [cell for cell in cells if cell.server != made.name]
             print(f"round {number + 1} of {given.rounds} done, load {load_average():.2f}", file=sys.stderr)
     summaries = summarize(cells, ours=Ours.name)

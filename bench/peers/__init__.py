@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 
+from bench import network
 from bench.clients import Target
 from bench.peers.environments import CACHE, LOCKS, environment
 from bench.servers import NotInstalled, free_port
@@ -59,6 +60,7 @@ class Peer:
     def start(self, folders: Mapping[str, Path]) -> None:
         """Serves. Raises NotInstalled where it can't be installed or doesn't answer."""
         programs = environment(self.folder)
+        network.write(NETWORK)
         environ = {"BENCH_NETWORK": str(NETWORK), "PYTHONPATH": str(LOCKS / self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         with (self._place / "log").open("wb") as log:
