@@ -59,7 +59,7 @@ def decode_image(raw: bytes, *, max_pixels: int = DEFAULT_PIXELS) -> Any:
     except MemoryError:
         raise BadRequest(f"the picture has {width} x {height} pixels, more than this model has memory for") from None
     except Exception as error:  # noqa: BLE001 - Pillow's readers raise whatever the broken byte led to: OSError, SyntaxError, struct.error, ...
-        raise BadRequest(f"the picture can't be read: {type(error).__name__}") from None
+        raise BadRequest(f"the picture can't be read: it is broken, or in no format that is known here ({type(error).__name__})") from None
 
 
 def _rgb(image: Any) -> Any:

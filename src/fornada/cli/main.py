@@ -81,14 +81,14 @@ class Fornada(click.Group):
 @click.version_option(__version__, message="fornada %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
 def fornada(debug: bool) -> None:
-    """Serve many models on few GPUs, and talk to the node that does.
+    """Serve many models on machines of your own, and talk to the node that does.
 
     \b
     Example:
       fornada serve
       fornada run MODEL -i key=value
 
-    A node is found by --url, FORNADA_URL, or what the node of this machine wrote into its data directory.
+    A node is found by --url behind the command, FORNADA_URL, or what the node of this machine wrote into its data directory.
     """
     if not debug:
         sys.excepthook = _one_line_for_the_unexpected
