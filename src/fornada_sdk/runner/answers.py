@@ -21,8 +21,12 @@ ANSWER_LONGEST = 192 * 1024 * 1024
 NOTED_RUN_S = 0.001
 """Runs shorter than this don't report how long they took: the usual head stays empty."""
 
-COUNT_MOST = 1 << 63
+COUNTS_MOST = 64
+"""What a request's usage may name; the rest is left out."""
+COUNT_LARGEST = 1 << 63
 """Beyond it not every JSON reader takes a number."""
+WORD_LONGEST = 200
+"""Characters of a name or a text in usage."""
 
 _OUT_OF_MEMORY = frozenset(["OutOfMemoryError", "ResourceExhaustedError"])
 """What PyTorch and TensorFlow call it; the SDK knows neither."""
@@ -115,15 +119,18 @@ def noted(call: Call, run_s: float) -> dict[str, Any]:
     if run_s >= NOTED_RUN_S:
         head["run_s"] = round(run_s, 6)
     if call.used:
-        # Whatever else model code wrote there could make the head unreadable.
-        head["usage"] = {str(name): value for name, value in call.used.items() if _is_count(value)}
+        # Whatever else model code wrote there could make the head unreadable, or too large for a frame.
+        counts = list(call.used.items())[:COUNTS_MOST]
+        head["usage"] = {name: value for name, value in counts if type(name) is str and len(name) <= WORD_LONGEST and _is_count(value)}
     return head
 
 
 def _is_count(value: Any) -> bool:
     if type(value) is int:
-        return abs(value) < COUNT_MOST
-    return type(value) is str or (type(value) is float and math.isfinite(value))
+        return abs(value) < COUNT_LARGEST
+    if type(value) is str:
+        return len(value) <= WORD_LONGEST
+    return type(value) is float and math.isfinite(value)
 
 
 def error_head(error: BaseException) -> dict[str, Any]:

@@ -153,3 +153,35 @@ def test_half_a_character_that_model_code_quotes_does_not_end_the_runner(start: 
 def test_a_load_that_fails_over_half_a_character_says_so(start: Start):
     failed = start("raise FileNotFoundError('\\udcff.bin')").attach().wait(lambda m: b"failed" in m.payload or m.kind is Kind.FAILED)
     assert failed.json["reason"] == "FileNotFoundError: \ufffd.bin"
+
+
+COUNTS = """
+class Odd:
+    def __str__(self):
+        raise RuntimeError("no name")
+
+def handle_request(request, context):
+    kind = request.body.json
+    if kind == "long":
+        context.usage["note"] = "y" * 100_000
+    if kind == "many":
+        context.usage.update((f"count {number}", number) for number in range(100_000))
+    if kind == "odd":
+        context.usage[Odd()] = 1
+    if kind == "wide":
+        import fornada_sdk
+        return fornada_sdk.Response({}, headers={f"x-{number}": "y" * 1000 for number in range(100)})
+    context.usage["input_tokens"] = 3
+    return kind
+"""
+
+
+@pytest.mark.parametrize("kind", ["long", "many", "odd", "wide"])
+def test_a_head_that_would_be_too_large_does_not_end_the_runner(start: Start, kind: str):
+    runner = start(COUNTS)
+    plane = runner.attach()
+    plane.ready()
+    end = plane.end_of(plane.invoke(kind))
+    assert end.head.get("status", "ok") == ("raised" if kind == "wide" else "ok")
+    plain = plane.end_of(plane.invoke("plain"))
+    assert plain.head["usage"] == {"input_tokens": 3}
