@@ -10,9 +10,6 @@ AccountId = NewType("AccountId", str)
 ModelName = NewType("ModelName", str)
 VersionDigest = NewType("VersionDigest", str)
 """sha256 in hex of what a version is made of: its files and its lock."""
-InstanceId = NewType("InstanceId", str)
-RequestId = NewType("RequestId", int)
-"""Id of a request on the wire: the control plane's epoch in the upper 24 bits, a counter below."""
 Instant = NewType("Instant", float)
 """Seconds of a monotonic clock."""
 
