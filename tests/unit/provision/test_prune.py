@@ -8,6 +8,9 @@ import subprocess
 
 import pytest
 
+from fornada.core.names import VersionDigest
+from fornada.core.ports import BundleFile
+from fornada.node.provision import provisioner
 from tests.bounds import bound
 
 CONTENT = b"weights"
@@ -48,6 +51,29 @@ async def test_what_a_registered_version_needs_stays(provisioners, used):
     later.referenced = lambda: [version]
     assert (await later.prune()).removed.get("environments") is None
     assert there(environment, artifact, version.folder) == [True, True, True]
+
+
+async def test_what_is_handed_out_while_a_prune_is_at_work_stays(provisioners, used, steps, monkeypatch):
+    version, environment, artifact = used
+    later = provisioners()
+    later.referenced = tuple
+    loop = asyncio.get_running_loop()
+    work = provisioner.prune
+
+    async def deploy_and_start():
+        await later.keep_bundle(VersionDigest("5" * 64), {"model.py": BundleFile(b"")})
+        await later.environment(version, steps)
+        await later.artifacts(version, steps)
+
+    def after_others(*args, **more):
+        """What is needed has been written down before all this."""
+        asyncio.run_coroutine_threadsafe(deploy_and_start(), loop).result(bound(10))
+        return work(*args, **more)
+
+    monkeypatch.setattr(provisioner, "prune", after_others)
+    assert (await later.prune()).removed.get("bundles") == 1  # the version's own, which nobody has asked for
+    bundle = os.path.join(os.path.dirname(version.folder), "5" * 64)
+    assert there(bundle, environment, artifact) == [True, True, True]
 
 
 async def test_what_nobody_needs_goes(provisioners, used, tmp_path):

@@ -130,14 +130,21 @@ def remove(path: Path) -> None:
 
 def discard(path: Path) -> None:
     """Removes something that others may look at: renamed first, so that nobody finds half of it."""
+    trash = set_aside(path)
+    if trash:
+        remove(trash)
+
+
+def set_aside(path: Path) -> Path | None:
+    """The first half of `discard`, which takes no time: what is to be removed, by its new name. None: it was gone."""
     trash = path.with_name(f"{TRASH}{secrets.token_hex(8)}")
     try:
         if path.is_dir() and not path.is_symlink():
             os.chmod(path, 0o700)
         os.rename(path, trash)
     except FileNotFoundError:
-        return
-    remove(trash)
+        return None
+    return trash
 
 
 def disk_bytes(*paths: Path) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from fornada.node.provision.disk import Disk
 from fornada.node.provision.durable import discard, disk_bytes, disk_errors
 from fornada.node.provision.environments import Environments
 from fornada.node.provision.interpreters import Interpreters
+from fornada.node.provision.lent import Lent
 from fornada.node.provision.locks import environment_key, lock_hash
 from fornada.node.provision.packages import Packages
 from fornada.node.provision.prune import Needed, prune, sweep, unshared_packages
@@ -59,7 +59,7 @@ class Provisioner:
         self._locks = data_dir / "run" / "locks"
         self._cache = data_dir / "cache"
         self._private_cache = not settings.cache_dir
-        self._lent: dict[str, float] = {}
+        self._lent = Lent(LENT_S)
         self._sdk: Path | None = None
         self._sweeping: asyncio.Task[int] | None = None
         environ = inherited or {}
@@ -113,12 +113,12 @@ class Provisioner:
         return ready_lock(spec, files)
 
     async def keep_bundle(self, digest: VersionDigest, files: Mapping[str, BundleFile]) -> str:
-        self._lend(digest)
+        self._lent.lend(digest)
         return str(await self._bundles.keep(digest, files))
 
     async def environment(self, version: Version, progress: ProgressSink) -> str:
         interpreter = await self._interpreters.find(version.spec.python.version)
-        self._lend(environment_key(interpreter, version.lock))
+        self._lent.lend(environment_key(interpreter, version.lock))
         return str(await self._environments.ensure(interpreter, version.lock, progress))
 
     async def artifacts(self, version: Version, progress: ProgressSink) -> dict[str, str]:
@@ -128,7 +128,7 @@ class Provisioner:
         return found
 
     def provisioned(self, version: Version, environment: str, artifacts: Mapping[str, str]) -> Provisioned:
-        self._lend(version.digest)
+        self._lent.lend(version.digest)
         if self._sdk is None or not self._sdk.is_dir():
             self._sdk = ensure_sdk(self._data_dir / "sdk", package_folder())
         python = str(Path(environment) / "bin" / "python")
@@ -138,7 +138,7 @@ class Provisioner:
         if self.referenced is _nobody_said:
             return Pruned({}, 0)  # without a catalogue nothing is known to be superfluous
         needed = await uninterrupted(self._needed, list(self.referenced()))
-        pruned = await uninterrupted(prune, self._data_dir, needed, locks=self._locks)
+        pruned = await uninterrupted(prune, self._data_dir, needed, locks=self._locks, lent=self._lent)
         cached = await self._prune_cache() if self._private_cache and not self._builds.running else Pruned({}, 0)
         whole = Pruned({**pruned.removed, **cached.removed}, pruned.freed_bytes + cached.freed_bytes)
         if self._log and whole.removed:
@@ -166,7 +166,7 @@ class Provisioner:
         interpreter = await self._interpreters.find(version.spec.python.version)
 
         async def fetched(tell: ProgressSink) -> Path:
-            self._lend(artifact.sha256)
+            self._lent.lend(artifact.sha256)
             return await self._artifacts.ensure(artifact, interpreter, tell)
 
         convert = artifact.convert
@@ -177,18 +177,16 @@ class Provisioner:
         script = folder / convert.script
         lock = await uninterrupted(convert_lock, convert, folder)
         key = await uninterrupted(conversion_key, convert, script=script, lock=lock, input_sha256=artifact.sha256)
-        self._lend(key)
+        self._lent.lend(key)
 
         async def python(tell: ProgressSink) -> Path:
-            self._lend(environment_key(interpreter, lock))
+            self._lent.lend(environment_key(interpreter, lock))
             return await self._environments.ensure(interpreter, lock, tell) / "bin" / "python"
 
         return await self._conversions.ensure(key, artifact, script=script, python=python, source=fetched, progress=progress)
 
     def _needed(self, versions: list[Version]) -> Needed:
-        now = time.monotonic()
-        self._lent = {name: until for name, until in self._lent.items() if until > now}
-        lent = frozenset(self._lent)
+        lent = self._lent.names()
         environments, locks = set(), set()
         converted = set()
         for version in versions:
@@ -206,9 +204,6 @@ class Provisioner:
             bundles=lent | {Path(version.folder).name for version in versions},
             sdk=frozenset({self._sdk.name} if self._sdk else set()),
         )
-
-    def _lend(self, name: str) -> None:
-        self._lent[name] = time.monotonic() + LENT_S
 
 
 def _nobody_said() -> Iterable[Version]:

@@ -5,6 +5,7 @@ way), or if a live process was started from it. Whatever goes is renamed first: 
 """
 
 import contextlib
+import functools
 import os
 import re
 import time
@@ -15,9 +16,10 @@ from typing import NamedTuple
 from fornada.core.ports import Pruned
 from fornada.node.provision.contents import NAMED, PARTIAL, SEALS
 from fornada.node.provision.conversions import FOLDER as CONVERTED
-from fornada.node.provision.durable import TEMPORARY, TRASH, discard, disk_bytes, remove
+from fornada.node.provision.durable import TEMPORARY, TRASH, disk_bytes, remove, set_aside
 from fornada.node.provision.environments import read_marker
 from fornada.node.provision.held import held_if_free
+from fornada.node.provision.lent import Lent
 
 FORGOTTEN_S = 86400.0
 _TEMPORARY = re.compile(rf"{re.escape(TEMPORARY)}([0-9a-f]+)-[0-9a-f]{{8}}(?:\.txt)?\Z")
@@ -36,17 +38,18 @@ class Needed(NamedTuple):
     sdk: frozenset[str]
 
 
-def prune(data_dir: Path, needed: Needed, *, locks: Path) -> Pruned:
-    """Removes the rest. Blocking: for a thread."""
+def prune(data_dir: Path, needed: Needed, *, locks: Path, lent: Lent) -> Pruned:
+    """Removes the rest, but for what is lent by the time of its removal: `needed` is older. Blocking: for a thread."""
     before = disk_bytes(data_dir)
     in_use = _names_in_use(data_dir)
+    drop = functools.partial(_prune, locks=locks, lent=lent)
     environments, artifacts, bundles, sdk = (data_dir / name for name in ("environments", "artifacts", "bundles", "sdk"))
     removed = {
-        "environments": _prune(environments, locks, "environment", lambda path: path.name in in_use or _is_needed(path, needed)),
-        "artifacts": _prune(artifacts, locks, "artifact", lambda path: path.name in needed.artifacts, only=re.compile(r"[0-9a-f]{64}\Z")),
-        "converted": _prune(artifacts / CONVERTED, locks, "converted", lambda path: path.name in needed.converted),
-        "bundles": _prune(bundles, locks, "bundle", lambda path: path.name in needed.bundles or path.name in in_use),
-        "sdk": _prune(sdk, locks, "sdk", lambda path: path.name in needed.sdk or path.name in in_use),
+        "environments": drop(environments, "environment", lambda path: path.name in in_use or _is_needed(path, needed)),
+        "artifacts": drop(artifacts, "artifact", lambda path: path.name in needed.artifacts, only=re.compile(r"[0-9a-f]{64}\Z")),
+        "converted": drop(artifacts / CONVERTED, "converted", lambda path: path.name in needed.converted),
+        "bundles": drop(bundles, "bundle", lambda path: path.name in needed.bundles or path.name in in_use),
+        "sdk": drop(sdk, "sdk", lambda path: path.name in needed.sdk or path.name in in_use),
         "partial": _prune_partial(artifacts / PARTIAL, locks) + sweep(data_dir, locks=locks),
     }
     for folder in (artifacts / SEALS, artifacts / NAMED):
@@ -80,15 +83,16 @@ def sweep(data_dir: Path, *, locks: Path) -> int:
     return count
 
 
-def _prune(folder: Path, locks: Path, kind: str, stays: Callable[[Path], bool], *, only: re.Pattern[str] | None = None) -> int:
+def _prune(folder: Path, kind: str, stays: Callable[[Path], bool], *, locks: Path, lent: Lent, only: re.Pattern[str] | None = None) -> int:
     count = 0
     for path in _entries(folder):
         if stays(path) or (only and not only.match(path.name)):
             continue
-        with held_if_free(locks / f"{kind}-{path.name}") as free:
-            if free:
-                discard(path)
-                count += 1
+        with held_if_free(locks / f"{kind}-{path.name}") as free, lent.unless_lent(path.name) as unlent:
+            trash = set_aside(path) if free and unlent else None
+        if trash:
+            remove(trash)
+            count += 1
     return count
 
 
