@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -43,7 +43,12 @@ def data_dirs(environ: Mapping[str, str]) -> list[Path]:
 
 
 def read_node_file(environ: Mapping[str, str]) -> Mapping[str, object]:
-    """run/node.json of the first data directory with a live node; {} where there is none.
+    """run/node.json of the first data directory with a live node; {} where there is none."""
+    return next((written for _, written in live_nodes(environ)), {})
+
+
+def live_nodes(environ: Mapping[str, str]) -> Iterator[tuple[Path, Mapping[str, object]]]:
+    """The data directories with a live node, and what their run/node.json says.
 
     The token goes to the url that is written there, and `.fornada` is looked for in the current directory: so a file of another
     user is not believed, nor one that leads away from this machine.
@@ -61,8 +66,7 @@ def read_node_file(environ: Mapping[str, str]) -> Mapping[str, object]:
             continue
         alive = Path(f"/proc/{written.get('main_pid')}").exists()
         if alive and is_loopback(urlsplit(str(written.get("url"))).hostname or ""):
-            return written
-    return {}
+            yield folder, written
 
 
 def complete(url: str) -> str:

@@ -18,7 +18,12 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
-@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The data directory to look at.  [default: as for serve]")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The data directory to look at.  [default: the running node's, else as for serve]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @with_node
 def doctor(node: Node, data_dir: Path | None, as_json: bool) -> None:
@@ -34,10 +39,12 @@ def doctor(node: Node, data_dir: Path | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from fornada.app.config import default_data_dir, environment
+    from fornada.cli.address import live_nodes
     from fornada.cli.checks.machine import Machine
 
     environ = environment()
-    where = data_dir or Path(environ.get("FORNADA_DATA_DIR") or default_data_dir(environ))
+    running = next((folder for folder, _ in live_nodes(environ)), None)
+    where = data_dir or running or Path(environ.get("FORNADA_DATA_DIR") or default_data_dir(environ))
     found = findings(Machine(environ=environ, data_dir=where.absolute()), node)
     if as_json:
         print_json({"findings": [asdict(finding) for finding in found]})
