@@ -12,7 +12,7 @@ from tests.architecture.sources import REPOSITORY, SRC, files, imports, imports_
 from tests.bounds import bound
 
 # What a model's environment may bring, and the SDK uses where it is there: inside functions only.
-BROUGHT_BY_THE_MODEL = {"numpy", "PIL"}
+BROUGHT_BY_THE_MODEL = {"numpy", "PIL", "msgspec"}
 
 
 def test_the_keeper_imports_the_wire_and_the_standard_library_alone():

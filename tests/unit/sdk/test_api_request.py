@@ -1,6 +1,7 @@
 """Request and Body, as a model's author makes and reads them."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -135,3 +136,31 @@ def test_an_inactive_context_is_enough_for_model_code(capsys, tmp_path):
     with pytest.raises(KeyError, match="no artifact 'x'; it has w"):
         _ = context.artifacts["x"]
     assert Context.inactive().scratch.is_dir()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[" + b"0.1," * 400 + b"0.25]",
+        b"[" + b"1," * 400 + b"123456789012345678901234567890]",
+        b"[" + b"1," * 400 + b"1e999]",
+        b'\xef\xbb\xbf{"a": [' + b"1," * 400 + b"1]}",
+        b'{"a": 1, "a": "' + b"x" * 600 + b'"}',
+        b'["' + b"x" * 600 + b'\\ud800"]',
+        b"[" * 700 + b"]" * 700,
+    ],
+    ids=["floats", "a huge integer", "beyond a double", "a mark of byte order", "a key twice", "half a surrogate", "deep"],
+)
+def test_a_large_body_reads_the_same_with_and_without_the_fast_decoder(raw: bytes, monkeypatch: pytest.MonkeyPatch):
+    from fornada_sdk import api_request
+
+    def read() -> Any:
+        try:
+            return Received(b"{}", raw).body.json
+        except BadRequest as refusal:
+            return type(refusal)
+
+    assert api_request._fast() is not None, "the tests' own environment has msgspec"
+    fast = read()
+    monkeypatch.setattr(api_request, "FAST_FROM", 10**9)
+    assert fast == read()
