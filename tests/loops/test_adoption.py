@@ -159,3 +159,28 @@ async def test_models_that_are_to_be_there_come_up_with_the_node():
         await world.node.drain(1.0)
         async with World(catalog=world.catalog) as after:
             await after.until_state("ready", within_s=1.0)
+
+
+@virtual
+@pytest.mark.parametrize("turned", [False, True], ids=["old first", "new first"])
+@pytest.mark.parametrize("bad", [False, True], ids=["good", "bad"])
+async def test_a_deploy_that_was_under_way_goes_on_whichever_process_is_found_first(bad, turned):
+    async with World() as world:
+        old = world.put()
+        await world.answer(echo=1)
+        new = world.put(behaviour=Behaviour(load_s=5.0, fails="no weights" if bad else ""))
+        world.catalog.changed(new.model)
+        await asyncio.sleep(1.0)
+        after = await successor(world)
+        if turned:
+            after.keeper.adopted = list(reversed(after.keeper.adopted))
+        async with after:
+            assert len(after.keeper.adopted) == 2
+            began = now()
+            assert (await after.answer(echo=2))["load_count"] == 1
+            assert now() - began < 0.1, "the old version serves on"
+            await asyncio.sleep(10.0)
+            serving = after.node.view(A).version
+            assert serving == (old if bad else new).digest
+            assert (await after.answer(echo=3))["load_count"] == (1 if bad else 2)
+            assert len(after.keeper.alive) == 1

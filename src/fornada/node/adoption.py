@@ -11,7 +11,7 @@ KNOWN_AT_ONCE_S = 0.02
 
 
 async def still_alive(processes: Sequence[ProcessPort]) -> tuple[list[ProcessPort], list[ProcessPort]]:
-    """(alive, ended)"""
+    """(alive, ended), each in the order of `processes`."""
     if not processes:
         return [], []
     ends = {asyncio.ensure_future(process.exited()): process for process in processes}
@@ -19,7 +19,7 @@ async def still_alive(processes: Sequence[ProcessPort]) -> tuple[list[ProcessPor
     for waiting in pending:
         waiting.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
-    return [ends[waiting] for waiting in pending], [ends[ended] for ended in done]
+    return [ends[waiting] for waiting in ends if waiting in pending], [ends[ended] for ended in ends if ended in done]
 
 
 async def end_stranger(process: ProcessPort, *, kill_s: float) -> None:

@@ -162,9 +162,14 @@ class Model:
         self.keep_alive()
 
     def adopted(self, version: Version) -> Instance:
-        """The instance that takes over a predecessor's process. One that served stays current until stable is ready."""
+        """The instance that takes over a predecessor's process. One that served stays current until stable is ready.
+
+        Whichever is adopted first: stable may have been loading, and may turn out to be bad.
+        """
         instance = self._instance(version)
-        if instance.version.digest != self.entry.stable.digest and self.current.state in RESTING:
+        stable, canary = self.entry.stable.digest, self.entry.canary
+        older = version.digest != stable and (canary is None or version.digest != canary.digest)
+        if older and (self.current.state in RESTING or self.current.version.digest == stable):
             self.current = instance
         return instance
 
