@@ -83,6 +83,8 @@ class Artifacts:
             if path:
                 return path
         said = "; ".join(reasons) or "it has no source, and there is no mirror (FORNADA_MIRROR)"
+        if reasons and not self._mirror_name():
+            said += "; where the network doesn't lead there, a mirror may hold the file (FORNADA_MIRROR)"
         was = "the stored copy was damaged and is removed; " if artifact.sha256 in self.contents.damaged else ""
         raise LoadFailed(f"artifact {artifact.path} (sha256 {artifact.sha256[:12]}…) can't be had: {was}{said}", retry_after_s=RETRY_S)
 
