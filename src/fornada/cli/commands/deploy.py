@@ -48,7 +48,7 @@ def deploy(node: Node, folder: Path, name: str | None, label: str, wait: bool, a
     if as_json:
         print_json(found or done)
         return
-    click.echo(f"{model}: version {version} ({len(packed.files)} files, {len(packed.content)} bytes)")
+    click.echo(f"{model}: version {version} ({len(packed.files)} file{'s' * (len(packed.files) != 1)}, {len(packed.content)} bytes)")
     if found:
         click.echo(printable(summary(found)))
     else:

@@ -109,7 +109,7 @@ class Environments:
         def told(line: str) -> None:
             tell(Step("building", line))
 
-        tell(Step("building", f"installing {len(packages)} packages"))
+        tell(Step("building", f"installing {len(packages)} package{'s' * (len(packages) != 1)}"))
         try:
             # With hashes and versions fixed, a cache that has all of it needs no index: an unreachable one costs nothing then.
             await self._builds.run("environment", [*uv, *sync, "--offline"], env=env, cwd=self.root, told=told)
