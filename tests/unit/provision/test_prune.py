@@ -10,7 +10,7 @@ import pytest
 
 from fornada.core.names import VersionDigest
 from fornada.core.ports import BundleFile
-from fornada.node.provision import provisioner
+from fornada.node.provision.prune import prune
 from tests.bounds import bound
 
 CONTENT = b"weights"
@@ -58,7 +58,7 @@ async def test_what_is_handed_out_while_a_prune_is_at_work_stays(provisioners, u
     later = provisioners()
     later.referenced = tuple
     loop = asyncio.get_running_loop()
-    work = provisioner.prune
+    work = prune
 
     async def deploy_and_start():
         await later.keep_bundle(VersionDigest("5" * 64), {"model.py": BundleFile(b"")})
@@ -70,7 +70,7 @@ async def test_what_is_handed_out_while_a_prune_is_at_work_stays(provisioners, u
         asyncio.run_coroutine_threadsafe(deploy_and_start(), loop).result(bound(10))
         return work(*args, **more)
 
-    monkeypatch.setattr(provisioner, "prune", after_others)
+    monkeypatch.setattr("fornada.node.provision.provisioner.prune", after_others)
     assert (await later.prune()).removed.get("bundles") == 1  # the version's own, which nobody has asked for
     bundle = os.path.join(os.path.dirname(version.folder), "5" * 64)
     assert there(bundle, environment, artifact) == [True, True, True]
