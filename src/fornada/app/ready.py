@@ -28,6 +28,12 @@ def announce(url: str, data_dir: Path, isolation: str, out: TextIO = sys.stdout)
     out.flush()
 
 
+def farewell(deadline_s: float, out: TextIO = sys.stdout) -> None:
+    """At the begin of a drain, to a person at a terminal; elsewhere the log says it."""
+    if out.isatty():
+        print(f"\nStopping: what runs may end within {deadline_s:g} s. Ctrl-C again ends it at once.", file=out, flush=True)
+
+
 async def prepare_example(operations: OperationsPort, clock: Clock, url: str, picture: Path, out: TextIO = sys.stdout) -> None:
     """Makes the example model's environment and weights ready, showing progress, then prints the line to paste.
 

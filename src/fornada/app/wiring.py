@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from fornada.node.keeper_client import KeeperClient, KeeperLost
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
 from fornada.store.sqlite import SqliteStore
-from fornada.telemetry import Telemetry
+from fornada.telemetry import Level, Telemetry
 
 MODELS = Path(fornada.__file__).parent / "models"
 EXAMPLE_PICTURE = MODELS / "efficientnet-lite0" / "example" / "request.jpg"
@@ -58,7 +59,13 @@ class Node:
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, self._drain_wanted, "signal to the control plane", settings.node.drain_s
         )
-        self._telemetry = Telemetry(clock=self._clock, data_dir=data_dir, log_bytes=parse_size(settings.node.log_bytes))
+        self._telemetry = Telemetry(
+            clock=self._clock,
+            data_dir=data_dir,
+            log_bytes=parse_size(settings.node.log_bytes),
+            # A person at a terminal is shown what needs attention; logs/node.log holds every event all the same.
+            stream_level=Level.WARNING if os.isatty(sys.stderr.fileno()) else Level.INFO,
+        )
         self._store = SqliteStore(data_dir / "store.sqlite")
         self._provision = Provisioner(
             data_dir=data_dir,
@@ -126,6 +133,7 @@ class Node:
     def _drain_wanted(self, reason: str, deadline_s: float) -> None:
         if not self._drain.done():
             self._telemetry.log.info("node.draining", reason=reason, deadline_s=deadline_s)
+            ready.farewell(deadline_s)
             self._drain.set_result(deadline_s)
 
     def _keeper_lost(self, lost: KeeperLost) -> None:

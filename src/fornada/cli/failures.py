@@ -26,7 +26,7 @@ ADVICE: dict[int, str] = {
     3046: "try again with more time; 'fornada why MODEL' says what it waited for",
     3100: "try again",
     3101: "'fornada logs MODEL' shows what it said last",
-    3102: "'fornada logs MODEL' shows more; mend it and deploy again, or 'fornada reset MODEL' to try at once",
+    3102: "'fornada logs MODEL' and 'fornada why MODEL' show more; mend what they name, then 'fornada reset MODEL' tries at once",
     3103: "'fornada logs MODEL' has the traceback",
     3104: "ask for less memory in model.toml, or give the device more",
     3105: "call the node by a loopback address, or add the origin to [auth] cors",
