@@ -326,6 +326,19 @@ async def test_a_file_may_be_named(provisioner, version, steps, tmp_path):
     assert await fetched(provisioner, version(f"file:{file}"), steps) == CONTENT
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["http://[::1/x", "http://127.0.0.1:99999/x", "file:/proc/self/mem", "moved to file:/etc/passwd", "moved to http://127.0.0.1:99999/"],
+)
+async def test_a_source_that_can_not_be_one_is_no_fault_of_ours(source, provisioners, version, steps, web, tmp_path):
+    file = write(tmp_path / "weights.bin", CONTENT)
+    if source.startswith("moved to "):
+        web.redirects["/moved"], source = source.removeprefix("moved to "), f"{web.url}/moved"
+    with pytest.raises(LoadFailed, match="can't be had"):
+        await provisioners(offline=False).artifacts(version(source), steps)
+    assert await fetched(provisioners(offline=False), version(source, f"file:{file}"), steps) == CONTENT
+
+
 async def test_a_device_or_a_pipe_is_no_file(provisioner, version, steps, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for place in ("/dev/zero", tmp_path / "pipe", tmp_path):

@@ -92,6 +92,15 @@ async def test_a_deploy_with_the_index_gone_is_locked_from_the_cache(provisioner
     assert await locked(provisioners(offline=False, find_links=[], index=address, inherited=FAST), "tiny==1.0") == lock
 
 
+async def test_a_resolver_that_is_killed_is_not_the_authors_fault(provisioner, keeper):
+    await locked(provisioner, "tiny==1.0")  # what else has to be built for it is built
+    keeper.kill_next_after_s = 0.0
+    with pytest.raises(LoadFailed, match=r"can't be locked now: .*signal 9"):
+        await locked(provisioner, "tiny==2.0")
+    keeper.kill_next_after_s = None
+    assert "tiny==2.0" in await locked(provisioner, "tiny==2.0")
+
+
 async def test_an_index_that_does_not_answer_is_not_the_authors_fault(provisioners):
     provisioner = provisioners(offline=False, index=UNREACHABLE, find_links=[], inherited=FAST)
     with pytest.raises(LoadFailed, match="the package index doesn't answer"):

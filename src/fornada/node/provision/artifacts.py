@@ -18,7 +18,7 @@ from fornada.core.specs import ArtifactSpec
 from fornada.node.provision.contents import Contents
 from fornada.node.provision.disk import Disk
 from fornada.node.provision.download import SourceFailed, download, shown
-from fornada.node.provision.durable import TEMPORARY, disk_errors, remove
+from fornada.node.provision.durable import TEMPORARY, disk_errors, is_full, remove
 from fornada.node.provision.flights import Flights
 from fornada.node.provision.hashing import copy_hashed
 from fornada.node.provision.held import held
@@ -162,8 +162,10 @@ class Artifacts:
         target = work / "copy"
         try:
             await copy_hashed(source, target)
-        except PermissionError:
-            raise SourceFailed("the file can't be read") from None
+        except OSError as error:
+            if is_full(error):
+                raise
+            raise SourceFailed(f"the file can't be read: {error.strerror}") from None
         return target
 
     async def _download(self, url: str, artifact: ArtifactSpec, tell: ProgressSink, *, offline: bool = False) -> Path:

@@ -35,9 +35,11 @@ class Keeper(KeeperPort, Protocol):
 class BuildFailed(Exception):
     """The build ended badly. The message is one line, from what it printed last."""
 
-    def __init__(self, reason: str, *, log: Path) -> None:
+    def __init__(self, reason: str, *, log: Path, killed: bool = False) -> None:
+        """`killed`: by a signal, so that it may end well another time."""
         super().__init__(reason)
         self.reason = reason
+        self.killed = killed
         self._log = log
 
     def forget_log(self) -> None:
@@ -109,7 +111,8 @@ class Builds:
         if any(sign in output for sign in _FULL):
             raise no_space(cwd)
         ended = f"signal {status.signal}" if status.signal else f"exit code {status.code}"
-        raise BuildFailed(last_error(output) or f"the {what} build ended with {ended} and no word; its log is {log}", log=log)
+        reason = last_error(output) or f"the {what} build ended with {ended} and no word; its log is {log}"
+        raise BuildFailed(reason, log=log, killed=bool(status.signal))
 
     def _forget_old_logs(self) -> None:
         with contextlib.suppress(OSError):

@@ -49,6 +49,8 @@ async def download(url: str, part: Path, *, room: Room, told: Told, headers: Map
                 await asyncio.sleep(PAUSES_S[failures - 1])
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise SourceFailed(_kind(error)) from None
+            except (ExceptionGroup, OverflowError):  # a port that is none, in the address or in a redirection's
+                raise SourceFailed("its address is none that can be connected to") from None
 
 
 class _Broken(Exception):
@@ -183,6 +185,9 @@ def _kind(error: Exception) -> str:
 
 def shown(url: str) -> str:
     """The address without credentials and query, for people."""
-    parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port else ""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:  # it is none; who fetches it will say so
+        return url.partition("://")[0] + "://…"
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"

@@ -27,9 +27,14 @@ def disk_errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             raise no_space(directory) from None
         raise
+
+
+def is_full(error: OSError) -> bool:
+    """Whether it is the disk that has no room left."""
+    return error.errno in _FULL
 
 
 def no_space(directory: Path) -> DiskFull:

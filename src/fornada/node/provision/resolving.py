@@ -89,6 +89,8 @@ class Resolving:
             await self._builds.run("lock", argv, env=env, cwd=work)
             return
         except BuildFailed as failure:
+            if failure.killed:
+                raise LoadFailed(f"{what} can't be locked now: {failure.reason}", retry_after_s=RETRY_S) from None
             reason = failure.reason
             if self._variables.offline or not any(sign in reason for sign in _NO_ANSWER):
                 raise _refusal(what, reason) from None
