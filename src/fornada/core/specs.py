@@ -5,6 +5,7 @@ what stands there and what may stand there.
 """
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -192,6 +193,8 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "tensors": TensorsSpec,
     "schema": SchemaSpec,
 }
+NUMBER_MOST = 10**9
+"""Of anything but bytes: more seconds than a machine lives, and as much as every place of these numbers takes."""
 _BYTE_KEYS = {("resources", "memory"), ("resources", "device_memory"), ("resources", "scratch"), ("serving", "max_body")}
 _AT_LEAST: Mapping[tuple[str, str], float] = {
     ("resources", "memory"): 16 * MIB,
@@ -287,6 +290,11 @@ def _check(spec: ModelSpec) -> None:
         value = getattr(getattr(spec, table), key)
         if not value >= least or value == float("inf"):
             raise InvalidSpec(f"model.toml: [{table}] {key} = {value:g} must be a finite number of at least {least:g}")
+        if (table, key) not in _BYTE_KEYS and value > NUMBER_MOST:
+            raise InvalidSpec(f"model.toml: [{table}] {key} = {value:g} is more than {NUMBER_MOST}")
+    for name, number in spec.price.items():
+        if not math.isfinite(number):
+            raise InvalidSpec(f"model.toml: [price] {name} must be a finite number")
     if spec.serving.min_instances > spec.serving.max_instances:
         raise InvalidSpec("model.toml: [serving] min_instances exceeds max_instances")
     if not _DEVICE.match(spec.resources.device):
