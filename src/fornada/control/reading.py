@@ -10,6 +10,7 @@ import msgspec
 from fornada.core.errors import InvalidSpec
 from fornada.core.names import LOCAL_ACCOUNT, VersionDigest, check_deployable
 from fornada.core.ports import BundleFile
+from fornada.core.schemas import LARGEST, measure
 from fornada.core.specs import ModelSpec, read_spec, spec_from_table
 
 SPEC_FILE = "model.toml"
@@ -83,6 +84,8 @@ def _check_schema(where: str, path: str, files: Mapping[str, BundleFile]) -> Non
         raise InvalidSpec(f"{where} is no JSON: {str(error)[:200]}") from None
     if not isinstance(schema, dict | bool):
         raise InvalidSpec(f"{where} is no JSON Schema: it must be an object")
+    if measure(schema).subschemas > LARGEST:
+        raise InvalidSpec(f"{where} is too large: with its references written out it has more than {LARGEST} parts")
     try:
         # offline: a schema of somebody else's must not make this node fetch addresses.
         jsonschema_rs.validator_for(schema, offline=True)

@@ -14,6 +14,7 @@ import msgspec
 from fornada.core.errors import BadRequest, InvalidSpec
 from fornada.core.names import ModelName, VersionDigest
 from fornada.core.ports import CatalogPort, Resolved
+from fornada.core.schemas import LARGEST, measure
 from fornada.core.specs import ModelSpec
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.schema_errors import describe
@@ -36,6 +37,7 @@ class Contract:
     __slots__ = (
         "binary",
         "drop_nulls",
+        "explainable",
         "generates",
         "input",
         "max_body",
@@ -78,6 +80,7 @@ class Contract:
         """An object, whatever is in it: the runner gets the body as it came."""
         self.objects_only = self.input.get("type") == "object"
         self.validator = None if self.open else compiled(self._checked())
+        self.explainable = self.open or measure(self.input).explainable
 
     def check(self, value: object) -> None:
         """Raises BadRequest that names the field. Binary fields are left out: whoever turned them into bytes has checked them."""
@@ -86,7 +89,7 @@ class Contract:
         try:
             if self.validator.is_valid(value):
                 return
-            complaint = describe(self.validator.iter_errors(value))
+            complaint = describe(self.validator.iter_errors(value) if self.explainable else ())
         except ValueError:  # its own bound of nesting
             complaint = "the input is nested too deeply"
         raise BadRequest(complaint)
@@ -168,6 +171,8 @@ def read_schema(folder: str, path: str) -> Schema:
 
 def compiled(schema: Schema) -> jsonschema_rs.Validator:
     """A validator that fetches nothing. Raises InvalidSpec."""
+    if measure(schema).subschemas > LARGEST:
+        raise InvalidSpec(f"the model's schema can't be used: with its references written out it has more than {LARGEST} parts")
     try:
         return jsonschema_rs.validator_for(dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions(), mask="it")
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError) as error:

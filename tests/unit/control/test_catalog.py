@@ -1,6 +1,7 @@
 """The catalogue: deploying, names, accounts, versions, and the models that ship with the package."""
 
 import asyncio
+import json
 import os
 import unicodedata
 from pathlib import Path
@@ -16,6 +17,10 @@ from fornada_sdk.runner import engines
 from tests.unit.control.packing import MODEL, entry, pack, toml
 
 OTHER = AccountId("other")
+
+DOUBLING = json.dumps(
+    {"$defs": {**{f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}, "d40": {}}, "$ref": "#/$defs/d0"}
+).encode()
 
 
 async def deploy(catalog, files=None, *, name=None, account=LOCAL_ACCOUNT, label="stable", **packing):
@@ -165,6 +170,7 @@ async def test_deploys_of_one_name_come_one_after_the_other_and_of_several_toget
         ({**model(more='[schema]\noutput = "o.json"'), "o.json": b'{"type": "nonsense"}'}, "no JSON Schema"),
         ({**model(more='[schema]\noutput = "o.json"'), "o.json": b'{"$ref": "http://127.0.0.1:9/x"}'}, "no JSON Schema"),
         ({**model(more='[schema]\noutput = "o.json"'), "o.json": b"[" * 100_000}, "no JSON"),
+        ({**model(more='[schema]\ninput = "in.json"'), "in.json": DOUBLING}, "too large"),
         (model(more=f'[[artifacts]]\npath="x"\nsha256="{"a" * 64}"\nconvert={{script="c.py"}}'), r"convert script 'c\.py' isn't"),
         ({**model(more=f'[[artifacts]]\npath="x"\nsha256="{"a" * 64}"'), "x": b""}, "also a file of the folder"),
         (model(more=f'[[artifacts]]\npath="x"\nsha256="{"a" * 64}"\n' * 2), "there twice"),

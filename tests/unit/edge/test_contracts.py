@@ -1,10 +1,15 @@
 """What the edge remembers of each version of a model."""
 
-import msgspec
+import time
 
+import msgspec
+import pytest
+
+from fornada.core.errors import BadRequest
 from fornada.core.names import LOCAL_ACCOUNT, parse_reference
 from fornada.edge.observer import Meter, Unobserved
-from fornada.edge.validation import Contracts
+from fornada.edge.tasks import task_of
+from fornada.edge.validation import Contract, Contracts
 from tests.unit.edge.fakes import FakeCatalog
 
 
@@ -29,3 +34,17 @@ def test_one_folder_under_two_names_is_counted_under_each():
     for name in ("@test/first", "@test/second"):
         resolved = catalog.resolve(parse_reference(name), LOCAL_ACCOUNT)
         assert contracts.of(resolved).meter is observer.meters[name]
+
+
+@pytest.mark.parametrize("depth", [20, 60])
+def test_a_choice_that_leads_back_to_itself_is_refused_without_telling_every_way_of_not_matching(depth):
+    node = {"anyOf": [{"properties": {"c": {"$ref": "#/$defs/n"}}, "required": [name]} for name in ("x", "y")]}
+    schema = {"$defs": {"n": node}, "type": "object", "properties": {"c": {"$ref": "#/$defs/n"}}}
+    contract = Contract(task_of("custom"), input=schema, output=None, max_body=1000, meter=Unobserved().meter("@test/a"))
+    value = {}
+    for _ in range(depth):
+        value = {"c": value}
+    began = time.monotonic()
+    with pytest.raises(BadRequest, match="doesn't match the model's schema"):
+        contract.check(value)
+    assert time.monotonic() - began < 1
