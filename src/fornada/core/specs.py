@@ -22,6 +22,8 @@ Dtype = Literal["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", 
 GIB = 1024**3
 MIB = 1024**2
 MEMORY_BY_ENGINE = {"tensorflow": 2 * GIB, "torch": 2 * GIB}
+LONGEST_TEXT = 32768
+"""Characters of a model.toml: reading dotted keys takes time by the square of their number."""
 SOURCE_SCHEMES = ("https", "http", "pypi", "npm", "hf", "s3", "oci", "file")
 
 
@@ -221,6 +223,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def read_spec(text: str, *, default_name: str = "") -> ModelSpec:
     """model.toml's text as a ModelSpec. `default_name` serves where it names none. Raises InvalidSpec."""
+    if len(text) > LONGEST_TEXT:
+        raise InvalidSpec(f"model.toml has {len(text)} characters, more than the {LONGEST_TEXT} allowed")
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits, brackets of thousands of levels

@@ -63,7 +63,8 @@ class Exchange(Protocol):
         """The streamed answer is complete."""
 
     def break_off(self, data: bytes, error: FornadaError) -> None:
-        """The streamed answer failed: `data` is its last piece, and the connection closes so that nobody takes it for whole."""
+        """The streamed answer failed: `data` is its last piece, and the connection closes so that nobody takes it for whole.
+        Work that goes on is cancelled."""
 
 
 class Door(Protocol):

@@ -134,6 +134,7 @@ def test_bundles_are_deployed_under_the_paths_name(serve: Serve):
         (f"{MODELS}/..", b"x"),
     ):
         assert edge.fetch("PUT", target, body).code == 5006, target
+    assert edge.fetch("DELETE", f"{MODELS}/@test/new?version=0123456789ab").status == 400, "one version is named in the path"
     assert edge.fetch("DELETE", f"{MODELS}/%40test%2Fnew").json() == {"name": "@test/new", "removed": True}
     assert edge.fetch("DELETE", f"{MODELS}/@test/new").status == 404
 

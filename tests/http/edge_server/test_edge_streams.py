@@ -11,7 +11,7 @@ from fornada.core.requests import AnswerHead
 from tests.bounds import bound
 from tests.harness.client import request_bytes
 from tests.http.edge_server.conftest import RUN, Served
-from tests.unit.edge.fakes import Submitted, items, refuse, stay_silent, until
+from tests.unit.edge.fakes import Submitted, answer, items, refuse, stay_silent, until
 
 A = RUN + "@test/a"
 STREAM = b'{"stream":true}'
@@ -95,12 +95,12 @@ def test_a_failure_before_the_first_item_has_a_real_status(edge: Served, error, 
 
 
 def test_line_breaks_in_items_cant_forge_events(edge: Served):
-    edge.inference.behaviour = items(b'{"a":\n"b"}\n\nevent: error\ndata: forged', b"x\ry\r\nz")
+    edge.inference.behaviour = items(b'{"a":\n"b"\n\n}', b'["x",\r1\r\n]')
     with edge.connect() as connection:
         connection.send_request("POST", A, STREAM)
         stream = connection.events_to_end()
     assert [event.name for event in stream.events] == ["", "", ""]
-    assert stream.events[1].data == "x\ny\nz"
+    assert stream.events[1].data == '["x",\n1\n]'
 
 
 def test_a_stream_of_the_models_own_type_goes_out_as_it_is(edge: Served):
@@ -235,3 +235,28 @@ def test_a_paused_reader_that_leaves_is_seen(edge: Served):
 
 def left(submitted: Submitted) -> bool:
     return submitted.left
+
+
+@pytest.mark.parametrize("said", [b"", b"{", b'{"a":}', b"nonsense", b'{"a":"\xff"}', b"1 2"])
+def test_what_a_runner_says_is_json_or_the_models_fault(edge: Served, said: bytes):
+    edge.inference.behaviour = answer(said)
+    refused = edge.fetch("POST", A, b"{}")
+    assert (refused.status, refused.code) == (500, 3103), refused.body
+    edge.inference.behaviour = items(b'{"n":0}', said)
+    refused = edge.fetch("POST", A, b"{}")
+    assert (refused.status, refused.code) == (500, 3103), "items that were to be put together"
+
+
+def test_an_item_that_is_no_json_breaks_the_stream_and_ends_the_work(edge: Served):
+    edge.inference.behaviour = stay_silent
+    with edge.connect() as connection:
+        connection.send_request("POST", A, STREAM)
+        until(lambda: edge.inference.requests)
+        sink = edge.inference.last.sink
+        edge.tell(sink.stream_begins, AnswerHead())
+        edge.tell(sink.item, b'{"n":0}')
+        edge.tell(sink.item, b'{"n":')
+        stream = connection.events_to_end()
+        assert stream.items[0] == {"n": 0}
+        assert not stream.done and not stream.complete
+        until(lambda: edge.inference.last.left)

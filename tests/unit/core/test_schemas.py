@@ -1,6 +1,7 @@
 """How large a schema is once its references are written out."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ CALLED = {
 def doubling(levels, *, called="by pointer", word="anyOf"):
     """Each definition names the next one twice."""
     form, name = CALLED[called]
-    definitions = {f"d{level}": {word: [{"$ref": form.format(f"d{level + 1}")}] * 2} for level in range(levels)}
+    definitions: dict[str, dict[str, Any]] = {f"d{level}": {word: [{"$ref": form.format(f"d{level + 1}")}] * 2} for level in range(levels)}
     definitions[f"d{levels}"] = {"type": "string"}
     if name:
         for key, definition in definitions.items():
@@ -40,7 +41,7 @@ def test_what_doubles_with_each_line_is_found_at_once(called, word):
 
 
 def test_a_tree_may_be_described_by_itself():
-    tree = {"$defs": {"tree": {"properties": {"children": {"items": {"$ref": "#/$defs/tree"}}}}}, "$ref": "#/$defs/tree"}
+    tree: dict[str, Any] = {"$defs": {"tree": {"properties": {"children": {"items": {"$ref": "#/$defs/tree"}}}}}, "$ref": "#/$defs/tree"}
     assert measure(tree).explainable
     tree["$defs"]["tree"]["anyOf"] = [{"required": ["x"]}, {"required": ["y"]}]
     found = measure(tree)

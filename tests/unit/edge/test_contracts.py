@@ -1,6 +1,7 @@
 """What the edge remembers of each version of a model."""
 
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ def test_a_choice_that_leads_back_to_itself_is_refused_without_telling_every_way
     node = {"anyOf": [{"properties": {"c": {"$ref": "#/$defs/n"}}, "required": [name]} for name in ("x", "y")]}
     schema = {"$defs": {"n": node}, "type": "object", "properties": {"c": {"$ref": "#/$defs/n"}}}
     contract = Contract(task_of("custom"), input=schema, output=None, max_body=1000, meter=Unobserved().meter("@test/a"))
-    value = {}
+    value: dict[str, Any] = {}
     for _ in range(depth):
         value = {"c": value}
     began = time.monotonic()

@@ -205,12 +205,14 @@ class HotExchange:
     def break_off(self, data: bytes, error: FornadaError) -> None:
         if self.state is not _STREAMING:
             return
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            ticket.leave()  # nothing where the node broke it off: that call is over
         if self.held:  # nothing has been sent: the failure can still have a status
             self.state = _STARTED
             self.fail(error, from_model=True)
             return
         self.state = _DONE
-        self.ticket = None
         self._count(error)
         self.keep_alive = False
         self.pipeline.answered(self, data if self.old or not data else chunk(data))

@@ -14,6 +14,8 @@ from fornada.core.names import Instant
 from fornada.core.policy.placement import DeviceRoom
 from fornada.core.resources import format_size, parse_size
 
+LONGEST_DELAY_MS = 86_400_000
+"""A day."""
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """Faults of a program, after which a card goes on working: the list that NVIDIA's Kubernetes device plugin ignores."""
 PATCHES = "foreign, frozen, release_delay_ms, xid, clear, unfence"
@@ -138,8 +140,8 @@ class FakeDevice:
                 if not isinstance(value, bool):
                     raise BadRequest(f"{key} must be true or false")
             case "release_delay_ms":
-                if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                    raise BadRequest("release_delay_ms must be a number of at least 0")
+                if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_DELAY_MS:
+                    raise BadRequest(f"release_delay_ms must be a number from 0 to {LONGEST_DELAY_MS}")
             case "xid":
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise BadRequest("xid must be a positive whole number")

@@ -50,6 +50,8 @@ class _Deploy:
 
     async def delete(self, call: Call) -> Reply:
         named = call.parameters["name"]
+        if call.query:  # somebody who meant one version must not lose all of them
+            raise BadRequest("DELETE takes no query; name one version as 'name:digest' in the path")
         reference = parse_reference(named)
         try:
             await self._catalog.remove(reference, account=call.account)

@@ -17,6 +17,7 @@ from fornada.core.requests import AnswerHead
 from fornada.core.resources import format_size
 from fornada.edge.calls import JSON_TYPE, Exchange
 from fornada.edge.event_stream import DONE, EVENT_STREAM_LINES, NO_BUFFERING, event, named_event
+from fornada.edge.json_bodies import is_json
 from fornada.edge.problems import MODEL_REFUSAL_CODE, event_data, is_refusal_of_model, is_success
 
 OPEN = b'{"result":'
@@ -24,6 +25,9 @@ CLOSE = b',"success":true,"errors":[],"messages":[]}'
 CLOSE_NONFINITE = b',"success":true,"errors":[],"messages":[],"nonfinite":true}'
 REFUSED = b',"success":false,"errors":'
 CLOSE_REFUSED = b',"messages":[]}'
+JSON = "application/json"
+NO_JSON = "what the model's runner sent is no JSON"
+"""The SDK writes JSON alone; model code that gets hold of the wire can write anything."""
 MOST_COLLECTED = 64 * 1024 * 1024
 """Bytes of items that are put together for a caller that asked for no stream."""
 _SENT_AS_IT_IS = b"x-content-type-options: nosniff\r\ncontent-security-policy: sandbox\r\n"
@@ -50,7 +54,7 @@ _NOT_THE_MODELS = frozenset(
 class RunSink:
     """The Sink of one `ai/run`."""
 
-    __slots__ = ("_collected", "_exchange", "_head", "_size", "_stream")
+    __slots__ = ("_broken", "_collected", "_exchange", "_head", "_size", "_stream")
 
     def __init__(self, exchange: Exchange, stream: bool) -> None:
         self._exchange = exchange
@@ -59,9 +63,12 @@ class RunSink:
         self._collected: list[bytes] | None = None
         """Items, where the caller asked for no stream."""
         self._size = 0
+        self._broken = False
 
     def answer(self, head: AnswerHead, body: bytes | memoryview) -> None:
-        if head.type == "application/json" and head.http_status == 200 and not head.headers:
+        if head.type == JSON and (body or head.http_status == 200) and not is_json(body):
+            self._exchange.fail(ModelRaised(NO_JSON), from_model=True)
+        elif head.type == JSON and head.http_status == 200 and not head.headers:
             parts = (OPEN, body, CLOSE_NONFINITE if head.nonfinite else CLOSE)
             self._exchange.reply(200, JSON_TYPE, parts, head.run_s)
         else:
@@ -72,7 +79,7 @@ class RunSink:
 
     def stream_begins(self, head: AnswerHead) -> None:
         self._head = head
-        if head.type != "application/json":
+        if head.type != JSON:
             self._exchange.begin(_own_lines(head) + NO_BUFFERING)
         elif self._stream:
             self._exchange.begin(EVENT_STREAM_LINES + header_lines(head))
@@ -81,14 +88,21 @@ class RunSink:
 
     def item(self, data: bytes) -> None:
         collected = self._collected
+        if self._broken:
+            return
+        if self._head is not None and self._head.type == JSON and not is_json(data):
+            self._break(ModelRaised(NO_JSON))
+            return
         if collected is not None:
             self._collect(collected, data)
-        elif self._head is not None and self._head.type == "application/json":
+        elif self._head is not None and self._head.type == JSON:
             self._exchange.write(event(data), len(data))
         else:
             self._exchange.write(bytes(data), len(data))
 
     def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
+        if self._broken:
+            return
         begun = self._head
         exchange = self._exchange
         collected = self._collected
@@ -100,7 +114,7 @@ class RunSink:
                 nonfinite = any(each is not None and each.nonfinite for each in (begun, head))
                 close = CLOSE_NONFINITE if nonfinite else CLOSE
                 exchange.reply(200, JSON_TYPE, (OPEN, b'{"items":[', b",".join(collected), b"]}", close), run_s)
-        elif begun is None or begun.type != "application/json":
+        elif begun is None or begun.type != JSON:
             if error is None:
                 exchange.end(run_s)
             else:
@@ -110,6 +124,14 @@ class RunSink:
             exchange.end(run_s)
         else:
             exchange.break_off(named_event(b"error", event_data(error, exchange.trace_id)), error)
+
+    def _break(self, error: FornadaError) -> None:
+        """The model's stream can't go on: the caller is told, and the work ends."""
+        self._broken = True
+        if self._collected is None:
+            self._exchange.break_off(named_event(b"error", event_data(error, self._exchange.trace_id)), error)
+        else:
+            self._exchange.give_up(error)
 
     def _collect(self, collected: list[bytes], data: bytes) -> None:
         self._size += len(data)
@@ -123,7 +145,7 @@ class RunSink:
     def _special(self, head: AnswerHead, body: bytes | memoryview) -> None:
         status = head.http_status if is_success(head.http_status) or is_refusal_of_model(head.http_status) else 200
         lines = header_lines(head)
-        if head.type != "application/json":
+        if head.type != JSON:
             self._exchange.reply(status, _own_lines(head), (body,), head.run_s)
         elif is_success(status):
             parts = (OPEN, body, CLOSE_NONFINITE if head.nonfinite else CLOSE)
