@@ -153,6 +153,11 @@ class Runner:
             lines += [f"{family} {line}" for line in table if line.split()[column] in held]
         return lines
 
+    def cpu_s(self) -> float:
+        """Seconds of CPU time that the process has taken so far, all threads together."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self) -> dict[str, int]:
         """MiB of the process now: Rss, Pss."""
         rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
