@@ -127,7 +127,7 @@ def test_a_control_plane_that_speaks_nonsense_is_replaced(tree, text):
     pid = tree.spawn("a")
     with contextlib.suppress(ConnectionError):
         tree.ask("raw", text=text)
-    until(lambda: tree.answers() and tree.state()["epoch"] == 2, within_s=10, what="a successor")
+    until(lambda: (tree.answers() or {}).get("epoch") == 2, within_s=10, what="a successor")
     assert tree.facts("a")["outer"] == pid
     assert any("rules of the wire" in line for line in tree.lines())
 
