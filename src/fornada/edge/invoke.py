@@ -5,13 +5,37 @@ from typing import Any
 
 import msgspec
 
+from fornada.core import errors
 from fornada.core.names import AccountId, Instant
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
 from fornada.core.requests import InferenceRequest, Sink
-from fornada.edge.calls import Exchange, Target
+from fornada.edge.calls import Exchange, Parameter, Target
 from fornada.edge.validation import Contracts
 
 JSON = "application/json"
+
+
+RUN_ERRORS = (
+    errors.BadRequest,
+    errors.UnknownModel,
+    errors.TooLarge,
+    errors.ModelNotAllowed,
+    errors.Busy,
+    errors.DeadlinePassed,
+    errors.Unavailable,
+    errors.NeverFits,
+    errors.RunnerDied,
+    errors.LoadFailed,
+    errors.ModelRaised,
+    errors.OutOfDeviceMemory,
+)
+"""What running a model can come to, at every door: for /openapi.json."""
+RUN_HEADERS = (
+    Parameter("x-session-affinity", "Requests with the same value go to the same instance", place="header"),
+    Parameter("x-timeout-ms", "Milliseconds until the request is answered at the latest", {"type": "number"}, place="header"),
+    Parameter("x-request-id", "Echoed, and on every log line; 128 printable characters at most", place="header"),
+)
+"""Request headers that every door reads."""
 
 
 class Invoker:

@@ -21,7 +21,6 @@ LATE_S = 0.25
 PACKETS_A_TURN = 16
 """What is read from one control plane before the others are looked at again."""
 
-_GONE = frozenset([errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.EBADF])
 _STARVED = frozenset([errno.ENOBUFS, errno.ENOMEM])
 _INVOKE, _PART = int(Kind.INVOKE), int(Kind.PART)
 

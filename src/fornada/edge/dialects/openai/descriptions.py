@@ -2,31 +2,11 @@
 
 from typing import Any
 
-from fornada.core import errors
-from fornada.edge.calls import Operation, Parameter
+from fornada.edge.calls import Operation
 from fornada.edge.dialects.openai.transcripts import FORMATS
+from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
 
 Object = dict[str, Any]
-
-_ERRORS = (
-    errors.BadRequest,
-    errors.UnknownModel,
-    errors.TooLarge,
-    errors.ModelNotAllowed,
-    errors.Busy,
-    errors.DeadlinePassed,
-    errors.Unavailable,
-    errors.NeverFits,
-    errors.RunnerDied,
-    errors.LoadFailed,
-    errors.ModelRaised,
-    errors.OutOfDeviceMemory,
-)
-_HEADERS = (
-    Parameter("x-session-affinity", "Requests with the same value go to the same instance", place="header"),
-    Parameter("x-timeout-ms", "Milliseconds until the request is answered at the latest", {"type": "number"}, place="header"),
-    Parameter("x-request-id", "Echoed, and on every log line; 128 printable characters at most", place="header"),
-)
 
 
 def _object(properties: Object, *required: str) -> Object:
@@ -78,7 +58,7 @@ CHAT = Operation(
     _object(
         {**_FRAME, "object": {"const": "chat.completion"}, "choices": {"type": "array", "items": _CHOICE}}, "object", "model", "choices"
     ),
-    parameters=_HEADERS,
+    parameters=RUN_HEADERS,
     takes={
         "application/json": _object(
             {
@@ -107,7 +87,7 @@ CHAT = Operation(
             "messages",
         )
     },
-    errors=_ERRORS,
+    errors=RUN_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},
 )
 COMPLETE = Operation(
@@ -126,7 +106,7 @@ COMPLETE = Operation(
         "model",
         "choices",
     ),
-    parameters=_HEADERS,
+    parameters=RUN_HEADERS,
     takes={
         "application/json": _object(
             {
@@ -145,14 +125,14 @@ COMPLETE = Operation(
             "prompt",
         )
     },
-    errors=_ERRORS,
+    errors=RUN_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},
 )
 TRANSCRIBE = Operation(
     "createTranscription",
     "Write down what is said",
     _object({"text": {"type": "string"}, "usage": {"type": "object"}}, "text"),
-    parameters=_HEADERS,
+    parameters=RUN_HEADERS,
     takes={
         "multipart/form-data": _object(
             {
@@ -169,7 +149,7 @@ TRANSCRIBE = Operation(
             "model",
         )
     },
-    errors=_ERRORS,
+    errors=RUN_ERRORS,
     more_answers={
         "text/plain": {"type": "string", "description": "text, srt and vtt"},
         "text/event-stream": {"type": "string", "description": "transcript.text.delta and transcript.text.done, with stream: true"},

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fornada.core import errors
 from fornada.edge.calls import Operation, Parameter
+from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
 
 Object = dict[str, Any]
 
@@ -26,25 +26,9 @@ def envelope(result: Object, **more: Object) -> Object:
     }
 
 
-_RUN_ERRORS = (
-    errors.BadRequest,
-    errors.UnknownModel,
-    errors.TooLarge,
-    errors.ModelNotAllowed,
-    errors.Busy,
-    errors.DeadlinePassed,
-    errors.Unavailable,
-    errors.NeverFits,
-    errors.RunnerDied,
-    errors.LoadFailed,
-    errors.ModelRaised,
-    errors.OutOfDeviceMemory,
-)
 _RUN_PARAMETERS = (
     Parameter("tags", "At most 5 tags of at most 50 letters, digits or : - . / @, with commas between them"),
-    Parameter("x-session-affinity", "Requests with the same value go to the same instance", place="header"),
-    Parameter("x-timeout-ms", "Milliseconds until the request is answered at the latest", {"type": "number"}, place="header"),
-    Parameter("x-request-id", "Echoed, and on every log line; 128 printable characters at most", place="header"),
+    *RUN_HEADERS,
 )
 _RESULT = envelope(_ANY, nonfinite={"const": True, "description": "Present where NaN or an infinity became null"})
 RUN = Operation(
@@ -64,7 +48,7 @@ RUN = Operation(
         "application/octet-stream": _BYTES,
         "multipart/form-data": {"type": "object", "description": "Fields are inputs, files their bytes"},
     },
-    errors=_RUN_ERRORS,
+    errors=RUN_ERRORS,
 )
 RUN_UNIVERSAL = Operation(
     "runModelByBody",
@@ -78,7 +62,7 @@ RUN_UNIVERSAL = Operation(
             "required": ["model"],
         }
     },
-    errors=_RUN_ERRORS,
+    errors=RUN_ERRORS,
 )
 
 _TASK: Object = {
