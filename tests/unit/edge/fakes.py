@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import uvloop
 
+from fornada.app.wiring import SystemClock
 from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, UnknownModel
 from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
 from fornada.core.ports import Entry, Health, LogLine, ModelView, Pruned, Resolved, Version
@@ -300,6 +301,7 @@ class Edge:
             settings=self._settings,
             auth=self._auth,
             telemetry=self._telemetry,
+            clock=SystemClock(),
         )
         self._thread.start()
         self.do(self.server.start([listener]))

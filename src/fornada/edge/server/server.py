@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Iterable
 
-from fornada.core.names import Instant
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.edge.auth import OpenMode
@@ -25,14 +24,6 @@ DRAIN_LOOK_S = 0.02
 BACKLOG = 1024
 
 
-class _SystemClock:
-    def now(self) -> Instant:
-        return Instant(time.monotonic())
-
-    def wall(self) -> float:
-        return time.time()
-
-
 class Server:
     """HTTP for a node. `start` once, `stop` once."""
 
@@ -45,12 +36,12 @@ class Server:
         settings: ServerSettings,
         auth: AuthSettings | None = None,
         telemetry: Telemetry | None = None,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
         self._operations = operations
         self._settings = settings
         self._observer: Observer = Told(telemetry) if telemetry is not None else Unobserved()
-        self._clock: Clock = clock or _SystemClock()
+        self._clock = clock
         self._authenticator = OpenMode(auth.cors if auth is not None else ())
         contracts = Contracts(observer=self._observer, catalog=catalog)
         self._doors: tuple[Door, ...] = (
