@@ -12,14 +12,16 @@ import os
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from fornada.core.errors import BadRequest, FornadaError, InternalFault, ModelRaised, OutOfDeviceMemory, RunnerDied
+from fornada.core.errors import FornadaError, InternalFault
 from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
 from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call
+from fornada.node.ears import Ears
+from fornada.node.heads import object_of, refusal_of
 from fornada.telemetry.metrics import Spread
 from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MAX_PAYLOAD, MORE, Assembler, ProtocolError, frame, frames
 from fornada_sdk.wire.messages import (
@@ -28,7 +30,6 @@ from fornada_sdk.wire.messages import (
     OK_HEAD,
     STREAM_WINDOW,
     Kind,
-    decode,
     encode,
     invoke_head,
     split_head,
@@ -63,31 +64,6 @@ _OK_PREFIX = with_head(OK_HEAD)
 _OK_SIZE = len(_OK_PREFIX)
 _OK = AnswerHead()
 _HEADS = msgspec.json.Decoder(AnswerHead)
-
-
-class Ears(Protocol):
-    """Who is told what the runner says. What doesn't fit the order of things may raise ProtocolError, as everything that breaks the rules."""
-
-    def greeted(self, hello: dict[str, Any]) -> None: ...
-
-    def progressed(self, progress: dict[str, Any]) -> None: ...
-
-    def loaded(self, ready: dict[str, Any]) -> None: ...
-
-    def failed(self, failure: dict[str, Any]) -> None: ...
-
-    def asked(self, number: int, booking: dict[str, Any]) -> None:
-        """BOOK; answer with `Link.booked`."""
-
-    def freed(self) -> None:
-        """Calls have ended, or the socket takes bytes again: there may be room for more."""
-
-    def orphaned(self, request: int) -> None: ...
-
-    def faulted(self, reason: str) -> None: ...
-
-    def hung_up(self) -> None:
-        """The runner has closed its end: it is dead, or will be soon."""
 
 
 class Link:
@@ -406,11 +382,11 @@ class Link:
             case Kind.ANSWER | Kind.STREAM | Kind.END:
                 self._speech(kind, request, payload, now)
             case Kind.BOOK:
-                self._ears.asked(request, _object(payload))
+                self._ears.asked(request, object_of(payload))
             case Kind.PROGRESS if self._is_flood(now):
                 pass
             case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED:
-                self._heard(kind, _object(payload))
+                self._heard(kind, object_of(payload))
             case _:
                 raise ProtocolError(f"a message of kind {kind} from a runner")
 
@@ -459,7 +435,7 @@ class Link:
             return
         if call.state is (SENT if kind == Kind.END else STREAMING):
             raise ProtocolError(f"request {request}: {Kind(kind).name} while {call.state.value}")
-        error = None if said.status == "ok" else _refusal(said)
+        error = None if said.status == "ok" else refusal_of(said)
         del self.calls[request]
         self.ended += 1
         self._acks.append(request)
@@ -523,13 +499,6 @@ class Link:
         self._ears.orphaned(request)
 
 
-def _object(payload: bytes) -> dict[str, Any]:
-    """A message of JSON. Raises ValueError, also for half a character: no view, log or refusal that shows its text could be sent."""
-    found = decode(payload)
-    encode(found)
-    return found
-
-
 def _fitting(outbox: list[bytes]) -> int:
     """How many frames from the front share a packet."""
     size = 0
@@ -538,17 +507,3 @@ def _fitting(outbox: list[bytes]) -> int:
         if size > MAX_PACKET:
             return count
     return len(outbox)
-
-
-def _refusal(said: AnswerHead) -> FornadaError:
-    match said.status:
-        case "bad_request":
-            return BadRequest(said.message or "the model refused the input")
-        case "raised":
-            return ModelRaised(said.message or "the model's code raised an error")
-        case "out_of_memory":
-            return OutOfDeviceMemory(said.message or "device memory ran out")
-        case "cancelled":
-            return RunnerDied(said.message or "the runner ended before it served the request")
-        case _:
-            raise ProtocolError(f"an answer with the status '{said.status}'")

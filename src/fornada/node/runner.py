@@ -46,7 +46,7 @@ class Owner(Protocol):
 
 
 class Runner:
-    """Implements node.link.Ears."""
+    """Implements node.ears.Ears."""
 
     def __init__(
         self, process: ProcessPort, owner: Owner, *, site: Site, serving: ServingSpec, service_s: deque[float], device: str

@@ -1,0 +1,28 @@
+"""What a link needs of whoever it tells: the runner's owner, as node.link sees it."""
+
+from typing import Any, Protocol
+
+
+class Ears(Protocol):
+    """Who is told what the runner says. What doesn't fit the order of things may raise ProtocolError, as everything that breaks the rules."""
+
+    def greeted(self, hello: dict[str, Any]) -> None: ...
+
+    def progressed(self, progress: dict[str, Any]) -> None: ...
+
+    def loaded(self, ready: dict[str, Any]) -> None: ...
+
+    def failed(self, failure: dict[str, Any]) -> None: ...
+
+    def asked(self, number: int, booking: dict[str, Any]) -> None:
+        """BOOK; answer with `Link.booked`."""
+
+    def freed(self) -> None:
+        """Calls have ended, or the socket takes bytes again: there may be room for more."""
+
+    def orphaned(self, request: int) -> None: ...
+
+    def faulted(self, reason: str) -> None: ...
+
+    def hung_up(self) -> None:
+        """The runner has closed its end: it is dead, or will be soon."""
