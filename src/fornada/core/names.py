@@ -36,6 +36,13 @@ RESERVED_LAST_SEGMENTS = frozenset(
     ]
 )
 LABELS = frozenset({"stable", "canary"})
+MARKS = "-_.+~ "
+"""Punctuation that a model's name may hold: a space alone and inside a part, none of `_NOT_FIRST` at its beginning."""
+_NOT_FIRST = "-.+~ "
+_RULE = (
+    "it is made of letters, digits, '-', '_', '.', '+', '~' and single spaces, in parts joined by '/' "
+    "that begin with a letter, a digit or '_'; '@' may stand at the very front"
+)
 _DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_SHORTEST},64}}\Z")
 
 
@@ -75,18 +82,38 @@ def refuse_traversal(name: str) -> None:
 
 
 def check_deployable(name: str) -> ModelName:
-    """The name of a model that is to be registered. Raises InvalidSpec with the reason."""
+    """The name of a model that is to be registered, in the one form that its characters can have. Raises InvalidSpec with the reason.
+
+    Parts of letters and digits of any script, with the punctuation of `MARKS` between them, joined by slashes: author/model.
+    """
     try:
         refuse_traversal(name)
     except BadRequest as refusal:
         raise InvalidSpec(refusal.message) from None
     if ":" in name:
         raise InvalidSpec("a model's name can't hold a colon: 'name:x' means a version or a label")
-    if any(character in "?#\\%" or unicodedata.category(character) in ("Zl", "Zp", "Cs", "Cn", "Cf") for character in name):
-        raise InvalidSpec("a model's name can't hold '?', '#', '%', a backslash or invisible characters")
-    if name != name.strip():
-        raise InvalidSpec("a model's name can't begin or end with a space")
+    name = unicodedata.normalize("NFC", name)
+    bare = name.removeprefix("@")
+    for character in bare:
+        if not _may_stand_in_a_name(character):
+            raise InvalidSpec(f"a model's name can't hold {_shown(character)}; {_RULE}")
+    for part in bare.split("/"):
+        if not part or part[0] in _NOT_FIRST or part[-1] == " " or "  " in part:
+            raise InvalidSpec(f"a model's name can't hold the part '{part[:40]}'; {_RULE}")
     last = name.rsplit("/", 1)[-1]
     if last in RESERVED_LAST_SEGMENTS:
         raise InvalidSpec(f"a model's name can't end in '{last}': it is a verb of the API")
-    return ModelName(unicodedata.normalize("NFC", name))
+    return ModelName(name)
+
+
+def _may_stand_in_a_name(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character in MARKS or character == "/"
+    # L letters, M what is put on them, N numbers, So pictures: what can be seen and told apart. No space, quote or sign of any script.
+    category = unicodedata.category(character)
+    return category[0] in "LMN" or category == "So"
+
+
+def _shown(character: str) -> str:
+    printable = character.isprintable() and not character.isspace()
+    return f"'{character}'" if printable else f"the invisible character U+{ord(character):04X}"

@@ -158,9 +158,9 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """model.toml, checked and completed with defaults."""
 
     name: str
-    """author/model; may be left out where the deploy gives one."""
+    """author/model, in letters, digits, '-', '_', '.', '+', '~' and single spaces; may be left out where the deploy gives one."""
     aliases: list[str] = []
-    """Further names."""
+    """Further names, under the same rule."""
     task: str = "custom"
     """custom, or a task type of Workers AI: it decides input, output and checks."""
     engine: Engine = "python"
