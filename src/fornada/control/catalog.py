@@ -6,7 +6,7 @@ PUT ── bundle ── spec ── (one at a time for a name) owner? aliases? 
 import asyncio
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from fornada.control.builtin import folders_in, read_builtin
 from fornada.control.bundle import read_bundle
 from fornada.control.index import Index
+from fornada.control.nearest import Nearest
 from fornada.control.reading import digest_of, spec_of
 from fornada.core.errors import BadRequest, Conflict, InvalidSpec, ModelNotAllowed, UnknownModel
 from fornada.core.names import LABELS, AccountId, ModelName, Reference, VersionDigest
@@ -50,6 +51,7 @@ class Catalog:
         self._now = now
         self._log = log
         self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._nearest = Nearest()
         self._unpacking = asyncio.Semaphore(AT_ONCE)
         self._builtin = list(self._read_builtin(folders_in(builtin) if isinstance(builtin, Path) else builtin))
         self._read_store()
@@ -60,7 +62,7 @@ class Catalog:
     def resolve(self, reference: Reference, account: AccountId) -> Resolved:
         entry = self._index.find(reference.name)
         if entry is None:
-            raise UnknownModel(f"No such model {reference.name} or task")
+            raise self._unknown(reference, account)
         if not self._may_see(entry, account):
             raise ModelNotAllowed("The account is not allowed to access this model")
         if reference.version is None and reference.label is None:
@@ -111,11 +113,11 @@ class Catalog:
     async def remove(self, reference: Reference, *, account: AccountId) -> None:
         entry = self._index.find(reference.name)
         if entry is None:
-            raise UnknownModel(f"No such model {reference.name} or task")
+            raise self._unknown(reference, account)
         async with self._turn(entry.name):
             found = self._index.find(reference.name)
             if found is None:
-                raise UnknownModel(f"No such model {reference.name} or task")
+                raise self._unknown(reference, account)
             self._refuse_foreign(found, account)
             if reference.name in self._index.aliases and reference.name not in self._index.entries:
                 raise Conflict(f"'{reference.name}' is an alias of '{found.name}'; remove it by that name")
@@ -168,6 +170,14 @@ class Catalog:
     def _refuse_foreign(self, entry: Entry, account: AccountId) -> None:
         if entry.account != account and not entry.stable.builtin:
             raise ModelNotAllowed(f"'{entry.name}' belongs to another account")
+
+    def _unknown(self, reference: Reference, account: AccountId) -> UnknownModel:
+        def visible() -> Iterator[str]:
+            for entry in self.entries(account):
+                yield entry.name
+                yield from entry.stable.spec.aliases
+
+        return UnknownModel(f"No such model {reference.name} or task", nearest=self._nearest.find(reference.name, visible))
 
     def _may_see(self, entry: Entry, account: AccountId) -> bool:
         return entry.account == account or self.visibility(entry) == "node"

@@ -65,9 +65,13 @@ class JsonModeUnmet(CallerFault):
 
 
 class UnknownModel(CallerFault):
-    """No model, alias, label or version of that name."""
+    """No model, alias, label or version of that name; `nearest` is one that the caller may have meant, or empty."""
 
     code = 5007
+
+    def __init__(self, message: str, *, nearest: str = "") -> None:
+        super().__init__(f"{message}; did you mean '{nearest}'?" if nearest else message)
+        self.nearest = nearest
 
 
 class UnknownRoute(CallerFault):

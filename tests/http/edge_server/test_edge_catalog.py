@@ -82,6 +82,26 @@ def test_a_schema_of_nothing_is_refused(edge: Served):
     assert (unknown.status, unknown.code, unknown.message) == (400, 5007, "No such model @no/such or task")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "payload", "status", "message"),
+    [
+        ("POST", f"{AI}/run/@cf/meta/lama", {}, 400, "No such model @cf/meta/lama or task"),
+        ("POST", f"{AI}/run", {"model": "@cf/meta/lama", "input": {}}, 400, "No such model @cf/meta/lama or task"),
+        ("GET", f"{AI}/models/schema?model=@cf/meta/lama", None, 400, "No such model @cf/meta/lama or task"),
+        ("POST", "/v1/chat/completions", {"model": "@cf/meta/lama", "messages": []}, 404, "The model '@cf/meta/lama' does not exist"),
+        ("GET", "/v1/models/@cf/meta/lama", None, 404, "The model '@cf/meta/lama' does not exist"),
+        ("GET", "/api/v1/models/@cf/meta/lama", None, 404, "No such model @cf/meta/lama"),
+        ("POST", "/api/v1/models/@cf/meta/lama/load", {}, 404, "No such model @cf/meta/lama"),
+        ("DELETE", "/api/v1/models/@cf/meta/lama", None, 404, "No such model @cf/meta/lama"),
+    ],
+)
+def test_a_mistyped_name_is_told_the_one_that_was_meant_at_every_door(
+    edge: Served, method: str, path: str, payload: object, status: int, message: str
+):
+    answer = edge.fetch(method, path, payload=payload)
+    assert (answer.status, answer.code, answer.message) == (status, 5007, f"{message}; did you mean '@cf/meta/llama'?")
+
+
 def test_authors_and_tasks(edge: Served):
     assert [(author["name"], author["models"]) for author in edge.fetch("GET", f"{AI}/authors/search").result] == [
         ("fornada", 1),

@@ -256,6 +256,17 @@ def test_every_name_that_can_be_deployed_is_found_again(name):
     assert unicodedata.normalize("NFC", reference.name) == own.strip("/")
 
 
+async def test_a_mistyped_name_is_told_the_one_that_was_meant_of_those_that_the_caller_may_see(catalog):
+    await deploy(catalog, model("@test/private", 'visibility = "account"\naliases = ["@cf/x/hidden"]'))
+    for mistyped, meant in (("@test/privat", "@test/private"), ("@cf/x/hiden", "@cf/x/hidden")):
+        with pytest.raises(UnknownModel, match=f"No such model {mistyped} or task; did you mean '{meant}'\\?"):
+            resolve(catalog, mistyped)
+        with pytest.raises(UnknownModel, match=r"or task$"):
+            resolve(catalog, mistyped, OTHER)
+        with pytest.raises(UnknownModel, match=f"did you mean '{meant}'"):
+            await catalog.remove(parse_reference(mistyped), account=LOCAL_ACCOUNT)
+
+
 async def test_aliases_lead_to_their_model_and_a_name_beats_an_alias(catalog):
     await deploy(catalog, model("@test/a", 'aliases = ["@cf/x/y", "@test/a", "@cf/x/y"]'))
     assert resolve(catalog, "@cf/x/y").entry.name == "@test/a"

@@ -12,6 +12,7 @@ import msgspec
 import uvloop
 
 from fornada.app.wiring import SystemClock
+from fornada.control.nearest import nearest
 from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, UnknownModel
 from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
 from fornada.core.ports import Entry, Health, LogLine, ModelView, Pruned, Resolved, Version
@@ -51,7 +52,7 @@ class FakeCatalog:
                 if reference.label == "canary" or (reference.version and not digest.startswith(reference.version)):
                     break
                 return Resolved(entry, entry.stable.spec, digest if reference.version else None)
-        raise UnknownModel(f"nothing is called {reference.name}")
+        raise UnknownModel(f"nothing is called {reference.name}", nearest=nearest(reference.name, self.models))
 
     def visibility(self, entry: Entry) -> str:
         return entry.stable.spec.visibility or "node"
@@ -79,7 +80,7 @@ class FakeCatalog:
 
     async def remove(self, reference: Reference, *, account: AccountId) -> None:
         if self.models.pop(reference.name, None) is None:
-            raise UnknownModel("nothing of that name")
+            raise UnknownModel("nothing of that name", nearest=nearest(reference.name, self.models))
 
 
 @dataclass

@@ -55,6 +55,6 @@ class _Deploy:
         reference = parse_reference(named)
         try:
             await self._catalog.remove(reference, account=call.account)
-        except UnknownModel:
-            raise UnknownModel(f"No such model {named}") from None
+        except UnknownModel as refusal:
+            raise UnknownModel(f"No such model {named}", nearest=refusal.nearest) from None
         return json_reply({"name": reference.name, "removed": True})

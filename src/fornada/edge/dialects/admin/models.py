@@ -155,8 +155,8 @@ class _Models:
         named = call.parameters["name"]
         try:
             return self._catalog.resolve(parse_reference(named), call.account).entry.name
-        except UnknownModel:
-            raise UnknownModel(f"No such model {named}") from None
+        except UnknownModel as refusal:
+            raise UnknownModel(f"No such model {named}", nearest=refusal.nearest) from None
 
 
 def number(call: Call, name: str, *, most: float) -> float | None:

@@ -61,8 +61,8 @@ class OpenaiDoor:
         """The model that the body names. `size`: bytes that count towards its limit. Raises UnknownModel, TooLarge, BadRequest."""
         try:
             resolved = self._resolve(parse_reference(name), account)
-        except UnknownModel:
-            raise UnknownModel(f"The model '{name}' does not exist") from None
+        except UnknownModel as refusal:
+            raise UnknownModel(f"The model '{name}' does not exist", nearest=refusal.nearest) from None
         contract = self._contracts.of(resolved)
         exchange.meter = contract.meter
         if (exchange.size if size is None else size) > contract.max_body:

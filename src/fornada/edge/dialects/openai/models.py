@@ -63,8 +63,8 @@ class _Models:
         name = call.parameters["id"].rstrip("/")
         try:
             resolved = self._catalog.resolve(parse_reference(name), account_of(call.account))
-        except UnknownModel:
-            raise UnknownModel(f"The model '{name}' does not exist") from None
+        except UnknownModel as refusal:
+            raise UnknownModel(f"The model '{name}' does not exist", nearest=refusal.nearest) from None
         return json_reply(_model(name, resolved.entry))
 
 

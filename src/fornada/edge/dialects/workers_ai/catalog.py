@@ -86,8 +86,8 @@ class _Lists:
             raise BadRequest("required query parameters are 'model'")
         try:
             resolved = self._catalog.resolve(parse_reference(name), account)
-        except UnknownModel:
-            raise unknown(name) from None
+        except UnknownModel as refusal:
+            raise unknown(name, refusal) from None
         contract = self._contracts.of(resolved)
         result = {"input": _shown(contract.input, "inputs", name), "output": _shown(contract.output, "output", name)}
         return json_reply(_envelope(result))

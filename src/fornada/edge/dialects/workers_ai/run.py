@@ -64,8 +64,8 @@ class RunDoor:
             return DEFAULT_BODY
         try:
             return self._invoker.limit(target)
-        except UnknownModel:
-            raise unknown(target.name) from None
+        except UnknownModel as refusal:
+            raise unknown(target.name, refusal) from None
 
     def handle(self, exchange: Exchange) -> None:
         target = exchange.target
@@ -78,8 +78,8 @@ class RunDoor:
                 return
             try:
                 resolved = self._resolve(reference, account)
-            except UnknownModel:
-                raise unknown(target.name) from None
+            except UnknownModel as refusal:
+                raise unknown(target.name, refusal) from None
             contract = self._contracts.of(resolved)
             exchange.meter = contract.meter
             if exchange.size > contract.max_body:
@@ -128,8 +128,8 @@ class RunDoor:
         account = exchange.facts.caller.acting_for(exchange.target.account)
         try:
             resolved = self._resolve(reference, account)
-        except UnknownModel:
-            raise unknown(name) from None
+        except UnknownModel as refusal:
+            raise unknown(name, refusal) from None
         contract = self._contracts.of(resolved)
         exchange.meter = contract.meter
         if exchange.size > contract.max_body:
@@ -145,9 +145,9 @@ class RunDoor:
         self._run(exchange, resolved, contract, account, given, name)
 
 
-def unknown(name: str) -> UnknownModel:
-    """In the words that clients look for."""
-    return UnknownModel(f"No such model {name} or task")
+def unknown(name: str, refusal: UnknownModel) -> UnknownModel:
+    """The catalogue's refusal of what the caller calls `name`, in the words that clients look for."""
+    return UnknownModel(f"No such model {name} or task", nearest=refusal.nearest)
 
 
 def too_large(limit: int) -> TooLarge:
