@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from fornada.core.policy.outbound import parse_place
 from fornada.core.resources import parse_size
 from fornada.core.settings import SECTIONS, FakeDeviceSettings, Settings
 
@@ -139,6 +140,14 @@ def _check(settings: Settings) -> None:
             parse_size(size)
         except ValueError as error:
             raise ConfigError(f"{where}: {error}") from None
+    for place in settings.outbound.allow_private:
+        try:
+            parse_place(place)
+        except ValueError as error:
+            raise ConfigError(f"[outbound] allow_private: {error}; write host:port") from None
+    for folder in settings.provision.allow_files or []:
+        if not folder.startswith(("/", "~/")):
+            raise ConfigError(f"[provision] allow_files = '{folder}' is no absolute path of a directory")
     if settings.node.backoff_s > 60:
         raise ConfigError(f"[node] backoff_s = {settings.node.backoff_s} is more than its bound of 60")
 

@@ -71,6 +71,7 @@ class Node:
             data_dir=data_dir,
             keeper=keeper,
             settings=settings.provision,
+            allow_private=settings.outbound.allow_private,
             inherited=environ,
             disk_budget=settings.node.disk_budget,
             log=self._telemetry.log,

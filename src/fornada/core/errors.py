@@ -65,7 +65,7 @@ class JsonModeUnmet(CallerFault):
 
 
 class UnknownModel(CallerFault):
-    """No model, alias, label or version of that name; `nearest` is one that the caller may have meant, or empty."""
+    """No model, alias, label or version of that name. The message names one that is spelled alike, where there is one."""
 
     code = 5007
 

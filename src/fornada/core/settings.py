@@ -76,6 +76,9 @@ class ProvisionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """uv's cache; empty: DATA_DIR/cache/uv."""
     mirror: str = ""
     """Asked before any artifact source: a directory or a URL. FORNADA_MIRROR sets it."""
+    allow_files: list[str] | None = None
+    """Directories beneath which the `file:` sources of artifacts may lie; [] for none. Unless set: any file while there are no keys
+    (only this machine can deploy then), else none."""
 
 
 class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,7 +111,8 @@ class OutboundSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbound]"""
 
     allow_private: list[str] = []
-    """host:port pairs that are reached although private (no effect yet: no address is refused for being private)."""
+    """host:port pairs that may be reached although private: by the node itself when it fetches artifacts. The mirror, the package index
+    and HF_ENDPOINT are the operator's own words, and need no line here."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -53,6 +53,9 @@ def test_fake_devices_are_read(tmp_path: Path) -> None:
         ('[devices]\nreserve = "some%"', "[devices] reserve"),
         ("[server]\nmax_connections = 0", "serve nobody"),
         ('[node]\nmax_resident = "two"', "max_resident"),
+        ('[outbound]\nallow_private = ["store.internal"]\n', "write host:port"),
+        ('[outbound]\nallow_private = ["::1:80"]\n', "brackets"),
+        ('[provision]\nallow_files = ["weights"]\n', "no absolute path"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) -> None:

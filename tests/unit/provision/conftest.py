@@ -2,9 +2,10 @@
 
 import hashlib
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -36,17 +37,33 @@ def keeper() -> DirectBuilds:
 
 
 @pytest.fixture
-async def provisioners(tmp_path: Path, index: Path, keeper: DirectBuilds) -> AsyncIterator[Callable[..., Provisioner]]:
-    """Makes provisioners over tmp_path/data; offline and with that index unless told otherwise."""
+async def provisioners(
+    tmp_path: Path, index: Path, keeper: DirectBuilds, request: pytest.FixtureRequest
+) -> AsyncIterator[Callable[..., Provisioner]]:
+    """Makes provisioners over tmp_path/data; offline, with that index and allowed to ask the test's web server unless told otherwise."""
     made = []
+    served = [urlsplit(request.getfixturevalue("web").url).netloc] if "web" in request.fixturenames else []
 
     def make(
-        *, data_dir: Path | None = None, inherited: Mapping[str, str] | None = None, disk_budget: str = "", **settings: Any
+        *,
+        data_dir: Path | None = None,
+        inherited: Mapping[str, str] | None = None,
+        disk_budget: str = "",
+        allow_private: Sequence[str] = tuple(served),
+        **settings: Any,
     ) -> Provisioner:
         chosen = ProvisionSettings(**{"find_links": [str(index)], "offline": True, **settings})
         folder = data_dir or tmp_path / "data"
-        made.append(Provisioner(data_dir=folder, keeper=keeper, settings=chosen, inherited=inherited or {}, disk_budget=disk_budget))
-        return made[-1]
+        provisioner = Provisioner(
+            data_dir=folder,
+            keeper=keeper,
+            settings=chosen,
+            allow_private=allow_private,
+            inherited=inherited or {},
+            disk_budget=disk_budget,
+        )
+        made.append(provisioner)
+        return provisioner
 
     yield make
     for provisioner in made:

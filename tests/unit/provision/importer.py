@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fornada.core.names import LOCAL_ACCOUNT, ModelName, VersionDigest
 from fornada.core.ports import Step, Version
@@ -18,7 +19,13 @@ def told(step: Step) -> None:
 
 async def main(data: str, index: str, url: str, sha256: str) -> None:
     settings = ProvisionSettings(find_links=[index])
-    provisioner = Provisioner(data_dir=Path(data), keeper=DirectBuilds(), settings=settings, inherited={"UV_NO_INDEX": "1"})
+    provisioner = Provisioner(
+        data_dir=Path(data),
+        keeper=DirectBuilds(),
+        settings=settings,
+        allow_private=[urlsplit(url).netloc],
+        inherited={"UV_NO_INDEX": "1"},
+    )
     await provisioner.start()
     table = {
         "name": "@test/a",

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import httpx
+
 from fornada.core.errors import LoadFailed
+from fornada.core.policy.outbound import Outbound, Place
 from fornada.core.ports import EventLog, ProgressSink, Step
 from fornada.core.resources import format_size
 from fornada.core.settings import ProvisionSettings
@@ -19,11 +22,13 @@ from fornada.node.provision.contents import Contents
 from fornada.node.provision.disk import Disk
 from fornada.node.provision.download import SourceFailed, download, shown
 from fornada.node.provision.durable import TEMPORARY, disk_errors, is_full, remove
+from fornada.node.provision.files import Files
 from fornada.node.provision.flights import Flights
 from fornada.node.provision.hashing import copy_hashed
 from fornada.node.provision.held import held
 from fornada.node.provision.interpreters import Interpreter
 from fornada.node.provision.mirror import MirrorFolder
+from fornada.node.provision.outbound import AddressRefused, CheckedTransport, place_of
 from fornada.node.provision.packages import Packages
 from fornada.node.provision.threads import uninterrupted
 from fornada.node.provision.variables import Variables
@@ -43,6 +48,8 @@ class Artifacts:
         settings: ProvisionSettings,
         variables: Variables,
         packages: Packages,
+        files: Files,
+        outbound: Outbound,
         disk: Disk,
         log: EventLog | None,
     ) -> None:
@@ -51,6 +58,9 @@ class Artifacts:
         self._offline = settings.offline
         self._hub = variables.hub()
         self._packages = packages
+        self._files = files
+        self._proxies = variables.proxies()
+        self._outbound = outbound
         self._disk = disk
         self._log = log
         self._mirror_url = settings.mirror.rstrip("/") if urlsplit(settings.mirror).scheme in ("http", "https") else ""
@@ -101,7 +111,9 @@ class Artifacts:
                     if self._log:
                         self._log.info("provision.artifact_fetched", artifact=artifact.path, sha256=artifact.sha256, source=name)
                     return []
-                reasons.append(f"{name} holds another file (sha256 {other[:12]}…)")
+                # Of a file of this machine nothing is told that would let its content be guessed.
+                which = "" if place.startswith("file:") else f" (sha256 {other[:12]}…)"
+                reasons.append(f"{name} holds another file{which}")
             except SourceFailed as failure:
                 reasons.append(f"{name}: {str(failure)[:REASON_LONGEST]}")
             finally:
@@ -130,20 +142,21 @@ class Artifacts:
 
         if place == "mirror":
             if self._mirror_url:
-                return await self._download(f"{self._mirror_url}/sha256/{artifact.sha256}", artifact, tell)
+                return await self._download(f"{self._mirror_url}/sha256/{artifact.sha256}", artifact, tell, named=self._mirror_url)
             return await self._from_mirror_folder(artifact, work, told)
         scheme, _, rest = place.partition(":")
         match scheme:
             case "https" | "http":
                 return await self._download(place, artifact, tell, offline=self._offline)
             case "hf":
-                return await self._download(_hub_address(self._hub, rest), artifact, tell, offline=self._offline)
+                return await self._download(_hub_address(self._hub, rest), artifact, tell, offline=self._offline, named=self._hub)
             case "pypi":
                 return await self._packages.from_pypi(rest, work, interpreter, told)
             case "npm":
                 return await self._packages.from_npm(rest, work, interpreter, told)
             case "file":
-                return await self._copied(Path(rest.removeprefix("//")), work, artifact, told)
+                with self._files.opened(rest.removeprefix("//")) as path:
+                    return await self._copied(path, work, artifact, told)
             case _:
                 raise SourceFailed(f"sources of {scheme}: can't be fetched by this release; put the file into the mirror")
 
@@ -156,7 +169,7 @@ class Artifacts:
         return await self._copied(found, work, artifact, told)
 
     async def _copied(self, source: Path, work: Path, artifact: ArtifactSpec, told: Callable[[str], None]) -> Path:
-        size = await uninterrupted(_size_of, source)
+        size = (await uninterrupted(source.stat)).st_size
         await self._disk.room_for(size, what=f"artifact {artifact.path}")
         told(f"copying {format_size(size)}")
         target = work / "copy"
@@ -168,9 +181,11 @@ class Artifacts:
             raise SourceFailed(f"the file can't be read: {error.strerror}") from None
         return target
 
-    async def _download(self, url: str, artifact: ArtifactSpec, tell: ProgressSink, *, offline: bool = False) -> Path:
+    async def _download(self, url: str, artifact: ArtifactSpec, tell: ProgressSink, *, offline: bool = False, named: str = "") -> Path:
+        """`named` is what the operator has named himself: that place is asked wherever it lies."""
         if offline:
             raise SourceFailed("not asked: [provision] offline is set")
+        outbound = self._outbound.and_also(_place(named)) if named else self._outbound
         part = self._part(artifact)
 
         async def room(count: int) -> None:
@@ -181,7 +196,7 @@ class Artifacts:
             tell(Step("fetching", f"{artifact.path}: {format_size(count)}{of}", count / total if total else None))
 
         try:
-            await download(url, part, room=room, told=told)
+            await download(url, part, transport=CheckedTransport(outbound, self._proxies), room=room, told=told)
         except (SourceFailed, asyncio.CancelledError):
             raise  # what is there is gone on with
         except BaseException:
@@ -193,10 +208,11 @@ class Artifacts:
         return shown(self._mirror_url) if self._mirror_url else str(self._mirror.folder) if self._mirror else ""
 
 
-def _size_of(source: Path) -> int:
-    if not source.is_absolute() or not source.is_file():
-        raise SourceFailed("there is no such file (write file:/absolute/path)")
-    return source.stat().st_size
+def _place(url: str) -> Place:
+    try:
+        return place_of(httpx.URL(url))
+    except (httpx.HTTPError, httpx.InvalidURL, AddressRefused):
+        raise SourceFailed(f"{shown(url)} is no address that can be asked") from None
 
 
 def _hub_address(hub: str, source: str) -> str:

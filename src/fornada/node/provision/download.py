@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import httpx
 
+from fornada.node.provision.outbound import AddressRefused, CheckedTransport
 from fornada.node.provision.threads import uninterrupted
 
 ATTEMPTS = 4
@@ -32,11 +33,12 @@ class SourceFailed(Exception):
     """This source can't serve the file; the next one may. The message is half a line."""
 
 
-async def download(url: str, part: Path, *, room: Room, told: Told, headers: Mapping[str, str] | None = None) -> None:
-    """The file's content in `part`, which may hold the beginning of an earlier try. `room` is asked before more is written,
-    `told` gets bytes there and bytes in all. Raises SourceFailed, and what `room` raises."""
-    fetch = _Fetch(url, part, room=room, told=told, headers=dict(headers or {}))
-    async with httpx.AsyncClient(timeout=TIMEOUT, follow_redirects=True, max_redirects=MOST_REDIRECTS) as client:
+async def download(url: str, part: Path, *, transport: CheckedTransport, room: Room, told: Told) -> None:
+    """The file's content in `part`, which may hold the beginning of an earlier try. `transport` is closed. `room` is asked before
+    more is written, `told` gets bytes there and bytes in all. Raises SourceFailed, and what `room` raises."""
+    fetch = _Fetch(url, part, room=room, told=told)
+    # Each redirect is a request of its own to the transport, which checks where it leads.
+    async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT, follow_redirects=True, max_redirects=MOST_REDIRECTS) as client:
         failures = 0
         while True:
             before = fetch.size()
@@ -47,7 +49,7 @@ async def download(url: str, part: Path, *, room: Room, told: Told, headers: Map
                 if failures >= ATTEMPTS:
                     raise SourceFailed(f"{_kind(error)}") from None
                 await asyncio.sleep(PAUSES_S[failures - 1])
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, AddressRefused) as error:
                 raise SourceFailed(_kind(error)) from None
             except (ExceptionGroup, OverflowError):  # a port that is none, in the address or in a redirection's
                 raise SourceFailed("its address is none that can be connected to") from None
@@ -58,13 +60,12 @@ class _Broken(Exception):
 
 
 class _Fetch:
-    def __init__(self, url: str, part: Path, *, room: Room, told: Told, headers: dict[str, str]) -> None:
+    def __init__(self, url: str, part: Path, *, room: Room, told: Told) -> None:
         self._url = url
         self._part = part
         self._note = part.with_name(f"{part.name}.json")
         self._room = room
         self._told = told
-        self._headers = headers
 
     def size(self) -> int:
         with contextlib.suppress(OSError):
@@ -73,7 +74,7 @@ class _Fetch:
 
     async def attempt(self, client: httpx.AsyncClient) -> None:
         start, validator = self._resumed()
-        headers = {**self._headers, "accept-encoding": "identity"}
+        headers = {"accept-encoding": "identity"}
         if start:
             headers["range"] = f"bytes={start}-"
             headers["if-range"] = validator

@@ -9,6 +9,7 @@ from uv import find_uv_bin
 
 from fornada.core.errors import LoadFailed
 from fornada.core.names import VersionDigest
+from fornada.core.policy.outbound import outbound
 from fornada.core.ports import BundleFile, EventLog, Locks, ProgressSink, Provisioned, Pruned, Version
 from fornada.core.resources import parse_size
 from fornada.core.settings import ProvisionSettings
@@ -22,6 +23,7 @@ from fornada.node.provision.conversions import Conversions, conversion_key, conv
 from fornada.node.provision.disk import Disk
 from fornada.node.provision.durable import discard, disk_bytes, disk_errors
 from fornada.node.provision.environments import Environments
+from fornada.node.provision.files import ANY, Files
 from fornada.node.provision.interpreters import Interpreters
 from fornada.node.provision.lent import Lent
 from fornada.node.provision.locks import environment_key, lock_hash
@@ -46,12 +48,16 @@ class Provisioner:
         data_dir: Path,
         keeper: Keeper | None,
         settings: ProvisionSettings,
+        allow_private: Iterable[str] = (),
+        open_mode: bool = True,
         inherited: Mapping[str, str] | None = None,
         disk_budget: str = "",
         log: EventLog | None = None,
     ) -> None:
-        """`inherited` is the node's environment, of which builds get certificates, proxies and index settings; `disk_budget` is
-        [node] disk_budget. Without a keeper (a prune while no node runs) nothing can be built."""
+        """`allow_private` is [outbound] allow_private: where artifacts may be fetched from beyond public addresses. In `open_mode` `file:`
+        sources may name any file unless the settings list directories, otherwise none. `inherited` is the node's environment, of which
+        builds get certificates, proxies and index settings; `disk_budget` is [node] disk_budget. Without a keeper (a prune while no node
+        runs) nothing can be built."""
         self.referenced: Callable[[], Iterable[Version]] = _nobody_said
         self._log = log
         self._keeper = keeper
@@ -77,8 +83,19 @@ class Provisioner:
         self._environments = Environments(data_dir / "environments", self._locks, builds=builds, variables=variables, disk=disk, log=log)
         self._contents = Contents(data_dir / "artifacts", log=log)
         packages = Packages(builds=builds, variables=variables)
+        roots = settings.allow_files
+        if roots is None:
+            roots = list(ANY) if open_mode else []
         self._artifacts = Artifacts(
-            self._contents, self._locks, settings=settings, variables=variables, packages=packages, disk=disk, log=log
+            self._contents,
+            self._locks,
+            settings=settings,
+            variables=variables,
+            packages=packages,
+            files=Files(roots, private=data_dir),
+            outbound=outbound(allow_private),
+            disk=disk,
+            log=log,
         )
         converted = data_dir / "artifacts" / CONVERTED
         self._conversions = Conversions(converted, self._locks, builds=builds, variables=variables, disk=disk, log=log)

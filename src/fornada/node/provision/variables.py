@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fornada.core.settings import ProvisionSettings
+from fornada.node.provision.outbound import Proxies
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -88,6 +89,10 @@ class Variables:
     def hub(self) -> str:
         """Where `hf:` sources are asked."""
         return self._inherited.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+    def proxies(self) -> Proxies:
+        """For what the node fetches itself."""
+        return Proxies(self._kept(*PROXIES))
 
     def _kept(self, *names: str) -> dict[str, str]:
         return {name: self._inherited[name] for name in names if name in self._inherited}
