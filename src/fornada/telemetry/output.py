@@ -20,7 +20,8 @@ from fornada.telemetry.files import RotatingFile
 from fornada.telemetry.times import rfc3339
 
 FEED_LENGTH = 2048
-"""Lines that wait for one reader who follows; a slower one misses the oldest and is told how many."""
+FEED_BYTES = 1024 * 1024
+"""Lines, and bytes of them, that wait for one reader who follows; a slower one misses the oldest and is told how many."""
 BLOCK = 65536
 _DECODER = msgspec.json.Decoder(LogLine)
 
@@ -58,14 +59,13 @@ class Outputs:
         if follow:
             self._feeds.setdefault(model, set()).add(feed)
         try:
-            for line in _parsed(await asyncio.to_thread(_tail, path, older, end, last)):
-                yield line
+            for line in await asyncio.to_thread(_tail, path, older, end, last):
+                yield _parsed(line)
             while follow:
-                missed, lines = await feed.take()
+                missed, line = await feed.take()
                 if missed:
-                    yield LogLine(time=rfc3339(self._wall()), stream="node", line=f"{missed} lines were not shown: they came too fast")
-                for line in _parsed(lines):
-                    yield line
+                    yield self._told_of(missed)
+                yield _parsed(line)
         finally:
             self._feeds.get(model, set()).discard(feed)
 
@@ -83,6 +83,10 @@ class Outputs:
             file.close()
         self._files.clear()
 
+    def _told_of(self, missed: int) -> LogLine:
+        were = "line was" if missed == 1 else "lines were"
+        return LogLine(time=rfc3339(self._wall()), stream="node", line=f"{missed} {were} not shown: more came than were read")
+
     def _file(self, model: ModelName) -> RotatingFile:
         file = self._files.get(model)
         if file is None:
@@ -94,34 +98,38 @@ class _Feed:
     """Lines on their way to one reader who follows."""
 
     def __init__(self) -> None:
-        self._lines: deque[bytes] = deque(maxlen=FEED_LENGTH)
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
         self._missed = 0
         self._news = asyncio.Event()
 
     def put(self, lines: bytes) -> None:
+        waiting = self._lines
         for line in lines.split(b"\n")[:-1]:
-            self._missed += len(self._lines) == FEED_LENGTH
-            self._lines.append(line)
+            waiting.append(line)
+            self._bytes += len(line)
+            # The newest line is never the one that goes: whoever is told of a gap must get what comes after it.
+            while len(waiting) > 1 and (self._bytes > FEED_BYTES or len(waiting) > FEED_LENGTH):
+                self._bytes -= len(waiting.popleft())
+                self._missed += 1
         self._news.set()
 
-    async def take(self) -> tuple[int, list[bytes]]:
-        await self._news.wait()
-        self._news.clear()
-        lines, missed = list(self._lines), self._missed
-        self._lines.clear()
-        self._missed = 0
-        return missed, lines
+    async def take(self) -> tuple[int, bytes]:
+        """How many were missed before it, and the next line."""
+        while not self._lines:
+            self._news.clear()
+            await self._news.wait()
+        line = self._lines.popleft()
+        self._bytes -= len(line)
+        missed, self._missed = self._missed, 0
+        return missed, line
 
 
-def _parsed(lines: list[bytes]) -> list[LogLine]:
-    parsed = []
-    for line in lines:
-        try:
-            parsed.append(_DECODER.decode(line))
-        except msgspec.MsgspecError:
-            text = line.decode(errors="replace")
-            parsed.append(LogLine(time="", stream="stderr", line=text))
-    return parsed
+def _parsed(line: bytes) -> LogLine:
+    try:
+        return _DECODER.decode(line)
+    except msgspec.MsgspecError:
+        return LogLine(time="", stream="stderr", line=line.decode(errors="replace"))
 
 
 def _tail(path: Path, older: Path, end: int | None, count: int) -> list[bytes]:

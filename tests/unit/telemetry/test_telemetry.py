@@ -7,7 +7,7 @@ import os
 import pytest
 
 from fornada.core.names import Instant, ModelName
-from fornada.telemetry import Level, Log, Metrics, Outputs
+from fornada.telemetry import Level, Log, Metrics, Outputs, output
 from fornada.telemetry.files import RotatingFile
 from fornada.telemetry.log import FEED_LENGTH
 from tests.bounds import bound
@@ -89,6 +89,30 @@ async def test_a_watcher_who_sleeps_is_told_how_much_it_missed(tmp_path):
     assert (await anext(watching))["number"] == 5
     await watching.aclose()
     log.info("nobody listens")
+
+
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(output.FEED_LENGTH + 100, 10), (100, output.FEED_BYTES // 20), (3, output.FEED_BYTES // 2 + 1), (3, output.FEED_BYTES + 1)],
+)
+async def test_a_reader_who_does_not_read_holds_a_bounded_piece_and_is_told_what_it_missed(tmp_path, count, size):
+    out = outputs(tmp_path, max_bytes=4096)
+    out.write(MODEL, line("follow"))
+    reading = out.read(MODEL, last=1, follow=True)
+    assert await read(reading, 1) == ["follow"]
+    for number in range(count):
+        out.write(MODEL, line(f"{number:06d}".ljust(size, "x")))
+    (told,) = await read(reading, 1)
+    missed = int(told.split(" ", 1)[0])
+    assert "not shown" in told
+    kept = await read(reading, count - missed)
+    assert [text[:6] for text in kept] == [f"{number:06d}" for number in range(missed, count)], "the newest are the ones that are kept"
+    assert len(kept) <= output.FEED_LENGTH
+    assert len(kept) == 1 or sum(map(len, kept)) <= output.FEED_BYTES
+    out.write(MODEL, line("more"))
+    assert await read(reading, 1) == ["more"], "nothing more was missed"
+    await reading.aclose()
+    out.close()
 
 
 async def test_what_was_printed_is_read_back_and_followed_without_a_gap(tmp_path):
