@@ -70,6 +70,7 @@ ASSIGNMENT = {
     "tensors": TENSORS,
     "example": "",
     "release": "0.1.0",
+    "host": "",
 }
 LIMITS = {"memory_bytes": 536870912, "open_files": 1024}
 
@@ -152,6 +153,7 @@ EXAMPLES: Sequence[Example] = (
     # keeper -> runner
     _json("assign", "what to run", Kind.ASSIGN, ASSIGNMENT),
     _json("attach", "with one descriptor", Kind.ATTACH, {"epoch": 3}),
+    _json("join", "one more for a process that several share; with channel and output", Kind.JOIN, {**ASSIGNMENT, "host": "host-9f8e"}),
     # control plane <-> keeper
     _json(
         "welcome",
@@ -180,6 +182,22 @@ EXAMPLES: Sequence[Example] = (
             "limits": LIMITS,
             "assignment": ASSIGNMENT,
             "memo": {"model": "@local/probe"},
+            "host": "",
+        },
+    ),
+    _json(
+        "spawn_shared",
+        "start a runner in a process that others share",
+        Kind.SPAWN,
+        {
+            "instance": "mlp-3c4d",
+            "argv": ["/env/bin/python", "-I"],
+            "env": {"PATH": "/bin"},
+            "cwd": "/data/scratch/host-9f8e",
+            "limits": LIMITS,
+            "assignment": {**ASSIGNMENT, "host": "host-9f8e"},
+            "memo": {"model": "@local/mlp", "host": "host-9f8e"},
+            "host": "host-9f8e",
         },
     ),
     _json("spawned", "with link and output", Kind.SPAWNED, {"instance": "probe-1a2b", "pid": 4711, "memo": {"model": "@local/probe"}}),

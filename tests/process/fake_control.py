@@ -64,7 +64,7 @@ class Control:
             "settings": settings(),
         }
 
-    async def do_spawn(self, instance, mode="normal", argv=None, cwd="/", padding=0, limits=None, memo=None, env=None):
+    async def do_spawn(self, instance, mode="normal", argv=None, cwd="/", padding=0, limits=None, memo=None, env=None, host=""):
         launch = Launch(
             instance=instance,
             argv=argv or [*RUNNER, SDK],
@@ -73,6 +73,7 @@ class Control:
             limits=Limits(**(limits or {})),
             assignment={"mode": mode, "padding": "x" * padding},
             memo=memo or {},
+            host=host,
         )
         began = asyncio.get_running_loop().time()
         process = await self.client.spawn(launch)
@@ -80,9 +81,9 @@ class Control:
         self.processes[instance] = process
         return {"pid": process.pid, "took_s": took}
 
-    async def do_spawn_and_leave(self, instance):
+    async def do_spawn_and_leave(self, instance, **order):
         """Gives up before the answer can have come."""
-        task = asyncio.ensure_future(self.do_spawn(instance))
+        task = asyncio.ensure_future(self.do_spawn(instance, **order))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])

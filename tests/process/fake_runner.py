@@ -1,7 +1,8 @@
 """A runner for the keeper's tests: argv is the folder of fornada_sdk. It answers JSON packets on each link that it was given.
 
 The assignment's `mode`: normal; deaf (never reads its channel); garbage, empty, flood (what it sends the keeper);
-stubborn (ignores SIGTERM); closes (closes its channel and lives on).
+stubborn (ignores SIGTERM, a member the keeper's STOP); closes (closes its channel and lives on).
+A process that is told JOIN is a host: each of its members answers on its own links.
 """
 
 import json
@@ -65,45 +66,74 @@ def facts(assignment, epochs):
     }
 
 
+class Talk:
+    """One instance's conversation with the keeper, and what belongs to it."""
+
+    def __init__(self, sock, output):
+        self.channel = Channel(sock, queue_bytes=1 << 20, body_bytes=1 << 30, descriptors=4)
+        self.output = output
+        self.assignment = {}
+        self.epochs = []
+        self.stopped = None
+
+
 def main() -> None:
     sock = socket.socket(fileno=3)
-    channel = Channel(sock, queue_bytes=1 << 20, body_bytes=1 << 30, descriptors=4)
     poll = select.poll()
     poll.register(3, select.POLLIN)
-    assignment: dict[str, object] = {}
-    epochs: list[int] = []
-    links: dict[int, socket.socket] = {}
+    talks = {3: Talk(sock, 1)}
+    links: dict[int, tuple[socket.socket, Talk]] = {}
     while True:
         for descriptor, _ in poll.poll():
             if descriptor in links:
-                link = links[descriptor]
+                link, talk = links[descriptor]
                 packet = link.recv(65536)
                 if not packet:
                     poll.unregister(descriptor)
-                    links.pop(descriptor).close()
+                    links.pop(descriptor)[0].close()
                     continue
                 order = json.loads(packet)
                 if order["do"] == "exit":
                     os._exit(order["code"])
                 if order["do"] == "print":
-                    os.write(1, order["text"].encode())
+                    os.write(talk.output, order["text"].encode())
                 if order["do"] == "flood":
-                    os.write(1, b"x" * order["bytes"])
+                    os.write(talk.output, b"x" * order["bytes"])
+                if order["do"] == "leave":
+                    talk.channel.leave()
+                if order["do"] == "close":
+                    poll.unregister(talk.channel.fileno())
+                    talks.pop(talk.channel.fileno()).channel.close()
                 answer = {"detach": detach, "child": child}.get(order["do"], lambda: None)()
-                link.send(json.dumps(answer if answer else facts(assignment, epochs)).encode())
+                answer = answer or {**facts(talk.assignment, talk.epochs), "stopped": talk.stopped, "members": len(talks) - 1}
+                link.send(json.dumps(answer).encode())
                 continue
+            talk = talks[descriptor]
             try:
-                for message in channel.receive():
+                for message in talk.channel.receive():
                     if message.kind == Kind.ASSIGN:
-                        assignment = message.head
-                        misbehave(str(assignment.get("mode", "normal")), sock)
+                        talk.assignment = message.head
+                        misbehave(str(talk.assignment.get("mode", "normal")), sock)
+                    elif message.kind == Kind.JOIN:
+                        joined = Talk(socket.socket(fileno=message.descriptors[0]), message.descriptors[1])
+                        joined.assignment = message.head
+                        talks[joined.channel.fileno()] = joined
+                        poll.register(joined.channel.fileno(), select.POLLIN)
+                        misbehave(str(message.head.get("mode", "normal")), joined.channel._sock)
                     elif message.kind == Kind.ATTACH:
-                        epochs.append(message.head["epoch"])
+                        talk.epochs.append(message.head["epoch"])
                         link = socket.socket(fileno=message.descriptors[0])
-                        links[link.fileno()] = link
+                        links[link.fileno()] = link, talk
                         poll.register(link.fileno(), select.POLLIN)
+                    elif message.kind == Kind.STOP:
+                        talk.stopped = message.head["grace_s"]
+                        if talk.assignment.get("mode") != "stubborn":
+                            talk.channel.leave()
             except ChannelClosed:
-                return
+                poll.unregister(descriptor)
+                talks.pop(descriptor).channel.close()
+                if descriptor == 3:
+                    return
 
 
 def misbehave(mode: str, sock: socket.socket) -> None:

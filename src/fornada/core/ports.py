@@ -217,6 +217,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Given to the runner as ASSIGN (fornada_sdk/runner/assignment.py)."""
     memo: dict[str, Any]
     """Kept by the keeper and given back to a successor, which knows by it what it adopts."""
+    host: str = ""
+    """Name of the process that it shares with others of that name; empty: one of its own. The first one's command and bounds count."""
 
 
 class ExitStatus(msgspec.Struct, frozen=True):
@@ -245,7 +247,8 @@ class ProcessPort(Protocol):
         """Returns when the process has been reaped by the keeper; may be awaited by several."""
 
     def signal(self, number: int) -> None:
-        """To the instance's whole session; after its end it does nothing."""
+        """To the instance's whole session; after its end it does nothing. Where the process is shared, SIGTERM asks the instance alone
+        to end, and SIGKILL ends all that share it."""
 
     def forget(self) -> None:
         """After `exited`: the keeper may drop its record. Closes the descriptors."""

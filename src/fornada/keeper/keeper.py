@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from fornada.keeper import children, namespaces, orders, supervise
 from fornada.keeper.config import Config
+from fornada.keeper.hosts import Hosts
 from fornada.keeper.loop import Loop, Timer
 from fornada.keeper.orders import BadOrder
 from fornada.keeper.peer import Peer
-from fornada.keeper.records import BuildChild, Child, ControlChild, InstanceChild, Life
+from fornada.keeper.records import BuildChild, Child, ControlChild, HostChild, InstanceChild, Life, Member
 from fornada.keeper.say import say
 from fornada.keeper.starting import start_build, start_control, start_runner
 from fornada_sdk.wire.channel import Message
@@ -48,6 +49,7 @@ class Keeper:
         """By pid, everything that isn't reaped."""
         self._named: dict[str, InstanceChild | BuildChild] = {}
         """Instances and builds, ended ones too until they are forgotten."""
+        self._hosts = Hosts(loop, null=self._null, kill_s=config.kill_s, started=self._register, ended=self._instance_ended)
         self._phase = Phase.SERVING
         self._code = 0
         self._main = main(self)
@@ -197,17 +199,22 @@ class Keeper:
         refused = self._refusal(order.instance)
         if not refused:
             try:
-                runner = start_runner(
-                    self._loop, order, null=self._null, lost=lambda broke, why: self._runner_lost(order.instance, broke, why)
-                )
+                self._named[order.instance] = self._member(order) if order.host else self._runner(order)
             except OSError as error:
                 refused = _cant_start(error)
-            else:
-                self._register(runner)
-                self._named[runner.name] = runner
-                runner.peer.send(Kind.ASSIGN, order.assignment)
         if refused:
             self._tell(Kind.REFUSED, {"instance": order.instance, "reason": refused})
+        elif (child := self._named[order.instance]).life is Life.RUNNING and isinstance(child, InstanceChild):
+            self._announce(child)  # its host executes already
+
+    def _runner(self, order: orders.Spawn) -> InstanceChild:
+        runner = start_runner(self._loop, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why))
+        self._register(runner)
+        runner.peer.send(Kind.ASSIGN, order.assignment)
+        return runner
+
+    def _member(self, order: orders.Spawn) -> Member:
+        return self._hosts.join(order)
 
     def _build(self, order: orders.Build) -> None:
         present = self._named.get(order.build)
@@ -244,8 +251,8 @@ class Keeper:
         try:
             descriptors = child.attach(self._supervision.epoch)
         except OSError as error:
-            self._signal(child, signal.SIGKILL)
             child.forgotten = True
+            self._end_unasked(child)
             self._tell(Kind.REFUSED, {"instance": child.name, "reason": _cant_start(error)})
             return
         self._tell(Kind.SPAWNED, {"instance": child.name, "pid": child.outer, "memo": child.memo}, descriptors)
@@ -258,7 +265,14 @@ class Keeper:
         if child.life is Life.ENDED:
             self._drop(child)
         else:
-            self._signal(child, signal.SIGKILL)  # nobody would ever ask for its end
+            self._end_unasked(child)
+
+    def _end_unasked(self, child: InstanceChild | BuildChild) -> None:
+        """Nobody would ever ask for its end."""
+        if isinstance(child, Member):
+            self._hosts.dismiss(child)
+        else:
+            self._signal(child, signal.SIGKILL)
 
     # ---- children
 
@@ -276,14 +290,20 @@ class Keeper:
         self._loop.unwatch(child.report)
         os.close(child.report)
         child.life = Life.RUNNING
-        if isinstance(child, InstanceChild | BuildChild):
-            if not text and not child.announced:
-                self._announce(child)
-            elif text and not child.announced:
-                self._drop(child)  # the name is free at once; its end, which follows, is no news
-                self._tell(Kind.REFUSED, {child.key: child.name, "reason": text})
+        if isinstance(child, HostChild):
+            for member in self._hosts.executes(child, well=not text):
+                self._came_up(member, text)
+        elif isinstance(child, InstanceChild | BuildChild):
+            self._came_up(child, text)
         elif text:
             say(f"the control plane {text}")
+
+    def _came_up(self, child: InstanceChild | BuildChild, text: str) -> None:
+        if not text and not child.announced:
+            self._announce(child)
+        elif text and not child.announced:
+            self._drop(child)  # the name is free at once; its end, which follows, is no news
+            self._tell(Kind.REFUSED, {child.key: child.name, "reason": text})
 
     def _reap(self) -> None:
         swept = False
@@ -307,13 +327,18 @@ class Keeper:
         match child:
             case ControlChild():
                 self._control_ended(child)
+            case HostChild():
+                self._hosts.reaped(child)
             case InstanceChild() | BuildChild():
-                if isinstance(child, InstanceChild):
-                    child.peer.close()
-                if child.announced:
-                    self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
-                if child.forgotten:
-                    self._drop(child)
+                self._instance_ended(child)
+
+    def _instance_ended(self, child: InstanceChild | BuildChild) -> None:
+        if isinstance(child, InstanceChild):
+            child.peer.close()
+        if child.announced:
+            self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
+        if child.forgotten:
+            self._drop(child)
 
     def _drop(self, child: InstanceChild | BuildChild) -> None:
         if self._named.get(child.name) is child:
@@ -325,19 +350,18 @@ class Keeper:
         known = {child.pid: child.outer for child in self._children.values()}
         return children.end_strays(known, set() if self._phase is Phase.ENDING else set(known.values()))
 
-    def _runner_lost(self, name: str, broke_rules: bool, why: str) -> None:
+    def _runner_lost(self, child: InstanceChild, broke_rules: bool, why: str) -> None:
         """No control plane can be given to it any more. It may be on its way to its end; else it is helped."""
-        child = self._named.get(name)
-        if not isinstance(child, InstanceChild) or child.life is Life.ENDED:
-            return
         if broke_rules:
-            say(f"the runner {name} (pid {child.outer}) broke the rules of the wire and is ended: {why}")
+            say(f"the runner {child.name} (pid {child.outer}) broke the rules of the wire and is ended: {why}")
             self._signal(child, signal.SIGKILL)
         else:
             self._loop.later(self._config.kill_s, lambda: self._signal(child, signal.SIGKILL))
 
     def _signal(self, child: Child, number: int) -> None:
-        if self._children.get(child.pid) is child:
+        if isinstance(child, Member):
+            self._hosts.signal(child, number)
+        elif self._children.get(child.pid) is child:
             children.signal_group(child.pid, number)
 
     # ---- the end

@@ -44,6 +44,8 @@ class Spawn:
     command: Command
     assignment: dict[str, Any]
     memo: dict[str, Any]
+    host: str = ""
+    """Name of the process that it shares; empty: it gets one of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ def read_spawn(head: dict[str, Any]) -> Spawn:
         encode({"assignment": assignment, "memo": memo})  # both are sent on later, and must not fail there
     except (ValueError, RecursionError) as error:
         raise BadOrder(f"assignment or memo is no JSON that can be sent on: {error}") from None
-    return Spawn(name_of(head, "instance"), _command(head), assignment, memo)
+    host = name_of(head, "host") if head.get("host") else ""
+    return Spawn(name_of(head, "instance"), _command(head), assignment, memo, host)
 
 
 def read_build(head: dict[str, Any]) -> Build:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fornada.keeper.loop import READABLE, WRITABLE, Loop
-from fornada_sdk.wire.channel import Channel, ChannelClosed, Message, QueueFull
+from fornada_sdk.wire.channel import Channel, ChannelClosed, ChannelLeft, Message, QueueFull
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import Kind
 
@@ -14,12 +14,22 @@ RETRY_S = 0.05
 class Peer:
     """Owns the channel. `lost(broke_rules, why)` is called once, after the channel has been closed; never after `close`."""
 
-    def __init__(self, loop: Loop, channel: Channel, *, heard: Callable[[Message], None] | None, lost: Callable[[bool, str], None]) -> None:
-        """`heard` None: the other side has nothing to say, and whatever it sends is a fault."""
+    def __init__(
+        self,
+        loop: Loop,
+        channel: Channel,
+        *,
+        heard: Callable[[Message], None] | None,
+        lost: Callable[[bool, str], None],
+        left: Callable[[], None] | None = None,
+    ) -> None:
+        """`heard` None: the other side has nothing to say, and whatever it sends is a fault. `left`, if given, is called instead of
+        `lost` where the other side takes its leave and still lives."""
         self._loop = loop
         self._channel = channel
         self._heard = heard
         self._lost = lost
+        self._left = left
         self._events = READABLE
         self._closed = False
         loop.watch(channel.fileno(), self._ready)
@@ -34,6 +44,11 @@ class Peer:
             self._lose(True, f"it doesn't read: {error}")
         else:
             self._arm()
+
+    def leave(self) -> None:
+        """Tells the other side that nothing more comes from here. What it does about that is still heard."""
+        if not self._closed:
+            self._channel.leave()
 
     def close(self) -> None:
         if not self._closed:
@@ -51,6 +66,12 @@ class Peer:
                     if self._closed:
                         return
             self._channel.flush()
+        except ChannelLeft as error:
+            if self._left is None:
+                self._lose(False, str(error))
+            elif not self._closed:
+                self.close()
+                self._left()
         except ChannelClosed as error:
             self._lose(False, str(error))
         except ProtocolError as error:

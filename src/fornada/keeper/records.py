@@ -103,3 +103,31 @@ class InstanceChild(Child):
         with contextlib.suppress(OSError):
             os.close(self.output)
         self.output = -1
+
+
+class HostChild(Child):
+    """A runner that several instances share. Only the keeper knows of it: outside there are its members."""
+
+    key = "host"
+
+    def __init__(self, name: str, started: Started, peer: Peer) -> None:
+        super().__init__(name, started)
+        self.peer = peer
+        """Over which members are given to it."""
+        self.members: dict[str, Member] = {}
+        """Those that haven't ended."""
+
+
+class Member(InstanceChild):
+    """An instance in a process that it shares: its pids are its host's, and it is never reaped itself."""
+
+    def __init__(self, order: Spawn, host: HostChild, peer: Peer, output: int) -> None:
+        super().__init__(order, Started(host.pid, host.outer, -1), peer, output)
+        self.life = host.life
+        self.host = host
+        self.dismissed = False
+        """It was told to go without being waited for."""
+
+    def release(self) -> None:
+        super().release()
+        self.host.members.pop(self.name, None)

@@ -1,11 +1,12 @@
-"""Starts the three kinds of children, each with its descriptors.
+"""Starts the kinds of children, each with its descriptors.
 
-Issue C: zygotes are a fourth kind, and `start_runner` asks one for a fork where it now executes.
+Issue C: zygotes are one more kind, and `start_runner` asks one for a fork where it now executes.
 """
 
 import contextlib
 import fcntl
 import os
+import socket
 from collections.abc import Callable
 
 from fornada.keeper import children
@@ -13,7 +14,7 @@ from fornada.keeper.config import Config
 from fornada.keeper.loop import Loop
 from fornada.keeper.orders import Build, Spawn
 from fornada.keeper.peer import Peer
-from fornada.keeper.records import BuildChild, ControlChild, InstanceChild
+from fornada.keeper.records import BuildChild, ControlChild, HostChild, InstanceChild
 from fornada.keeper.separation import Program
 from fornada_sdk.wire import channel
 from fornada_sdk.wire.channel import Channel, Message
@@ -32,25 +33,78 @@ CONTROL_SETTINGS = 4
 Lost = Callable[[bool, str], None]
 
 
-def start_runner(loop: Loop, order: Spawn, *, null: int, lost: Lost) -> InstanceChild:
-    """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper. Raises OSError."""
-    with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
+class Conversation:
+    """An instance's channel and output pipe, with the far ends that its process is to get."""
+
+    def __init__(self, peer: Peer, far: socket.socket, output: int, written: int) -> None:
+        self.peer = peer
+        self.far = far
+        self.output = output
+        """Read end, non-blocking."""
+        self.written = written
+        """Write end."""
+
+    def given_away(self) -> list[int]:
+        """The far ends, the caller's from here on: [channel, output]."""
+        return [self.far.detach(), self.written]
+
+    def close_far(self) -> None:
+        """The process has them."""
+        self.far.close()
+        os.close(self.written)
+
+    def close(self) -> None:
+        """There is no process."""
+        self.close_far()
+        self.peer.close()
+        os.close(self.output)
+
+
+def converse(loop: Loop, *, lost: Lost, left: Callable[[], None] | None = None) -> Conversation:
+    """Raises OSError."""
+    with contextlib.ExitStack() as on_failure:
         ours, theirs = channel.pair()
-        always.callback(theirs.close)
+        on_failure.callback(theirs.close)
         on_failure.callback(ours.close)
-        output, write_end = os.pipe2(os.O_CLOEXEC)
-        always.callback(os.close, write_end)
+        output, written = os.pipe2(os.O_CLOEXEC)
         on_failure.callback(os.close, output)
+        on_failure.callback(os.close, written)
         os.set_blocking(output, False)
         with contextlib.suppress(OSError):  # an ordinary user's share of pipe memory may be used up: it's a smaller pipe then
             fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, OUTPUT_BYTES)
+        peer = Peer(loop, Channel(ours, queue_bytes=RUNNER_QUEUE, body_bytes=0), heard=None, lost=lost, left=left)
+        on_failure.pop_all()
+        return Conversation(peer, theirs, output, written)
+
+
+def start_runner(loop: Loop, order: Spawn, *, null: int, lost: Lost) -> InstanceChild:
+    """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper. Raises OSError."""
+    talk = converse(loop, lost=lost)
+    try:
+        started = _start(order, (null, talk.written, talk.written, talk.far.fileno()))
+    except BaseException:
+        talk.close()
+        raise
+    talk.close_far()
+    return InstanceChild(order, started, talk.peer, talk.output)
+
+
+def start_host(loop: Loop, order: Spawn, talk: Conversation, *, null: int, lost: Lost) -> HostChild:
+    """A process that instances will share, with a channel of its own. What it says before it has heard of any goes to the output of
+    the first, whose conversation is `talk`. Raises OSError."""
+    with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
+        ours, theirs = channel.pair()
+        always.callback(theirs.close)
         peer = Peer(loop, Channel(ours, queue_bytes=RUNNER_QUEUE, body_bytes=0), heard=None, lost=lost)
         on_failure.callback(peer.close)
-        command = order.command
-        descriptors = (null, write_end, write_end, theirs.fileno())
-        started = children.start(Program(command.argv, command.env, command.cwd, descriptors, limits=command.limits))
+        started = _start(order, (null, talk.written, talk.written, theirs.fileno()))
         on_failure.pop_all()
-        return InstanceChild(order, started, peer, output)
+        return HostChild(order.host, started, peer)
+
+
+def _start(order: Spawn, descriptors: tuple[int, ...]) -> children.Started:
+    command = order.command
+    return children.start(Program(command.argv, command.env, command.cwd, descriptors, limits=command.limits))
 
 
 def start_build(order: Build, *, null: int) -> BuildChild:

@@ -140,6 +140,7 @@ class KeeperClient:
             "limits": msgspec.structs.asdict(launch.limits),
             "assignment": launch.assignment,
             "memo": launch.memo,
+            "host": launch.host,
         }
         try:
             self._order(Kind.SPAWN, head)

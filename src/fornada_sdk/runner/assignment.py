@@ -53,6 +53,8 @@ class Assignment(NamedTuple):
     """Absolute path of the request example; empty: the runner looks for example/request.* in the folder."""
     release: str = ""
     """Version of fornada that started the runner."""
+    host: str = ""
+    """Name of the process that it shares with others; empty: it has one of its own."""
 
 
 def read_assignment(given: Mapping[str, Any]) -> Assignment:
@@ -83,7 +85,7 @@ _TABLES = {
 }
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(["instance", "model", "engine", "folder", "version", "account", "entry", "scratch", "task"], str),
-    **dict.fromkeys(["device_id", "device_kind", "example", "release"], str),
+    **dict.fromkeys(["device_id", "device_kind", "example", "release", "host"], str),
     **dict.fromkeys(["memory_bytes", "threads", "device_memory_bytes", "concurrency", "max_batch", "max_body"], int),
     **dict.fromkeys(["load_attempt", "load_count"], int),
     "max_wait_ms": (int, float),

@@ -33,14 +33,18 @@ MARK = b"\x1e"
 class Output:
     """The pipe's write end. Any thread may write."""
 
-    def __init__(self, fd: int) -> None:
-        """`fd` is left as it is: a second description of the same pipe, where /proc allows it, may be told not to block."""
+    def __init__(self, fd: int, *, owns: bool = False) -> None:
+        """A second description of the same pipe, where /proc allows it, may be told not to block. `fd` is left as it is, unless
+        the output `owns` it."""
         try:
             if not stat.S_ISFIFO(os.fstat(fd).st_mode):
                 raise OSError("a file would be written from its beginning")
             self._fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             self._fd = fd
+        else:
+            if owns:
+                os.close(fd)
         # Reentrant: a signal handler of the model's may print while this thread is in the middle of a line.
         self._lock = threading.RLock()
         self._dropped = 0
@@ -49,6 +53,15 @@ class Output:
     def renew_in_child(self) -> None:
         """After a fork: the lock may have been held by a thread that the child doesn't have."""
         self._lock = threading.RLock()
+
+    def take_over(self, *descriptors: int) -> None:
+        """What C code writes to these descriptors comes here from now on. It doesn't wait: what the pipe has no room for is lost."""
+        for descriptor in descriptors:
+            os.dup2(self._fd, descriptor)
+
+    def close(self) -> None:
+        """For an output that owns its descriptor: nobody writes any more."""
+        os.close(self._fd)
 
     def line(self, stream: str, text: str, **more: Any) -> None:
         """One line, tied to the request at hand."""
@@ -126,7 +139,7 @@ class Lines(io.TextIOBase):
     """Some thread may have an unfinished line."""
 
     def __init__(self, output: Output, name: str, fd: int) -> None:
-        self._output = output
+        self.output = output
         self._stream = name
         self._fd = fd
         self._local = threading.local()
@@ -158,7 +171,7 @@ class Lines(io.TextIOBase):
         if local.rest:
             Lines.unfinished = True
         for line in lines:
-            self._output.line(self._stream, line.rstrip("\r"))
+            self.output.line(self._stream, line.rstrip("\r"))
         return len(text)
 
     def end_line(self) -> None:
@@ -166,7 +179,7 @@ class Lines(io.TextIOBase):
         rest = getattr(self._local, "rest", "")
         if rest:
             self._local.rest = ""
-            self._output.line(self._stream, rest)
+            self.output.line(self._stream, rest)
 
     def flush(self) -> None:
         """Whole lines are out already, and half a line can't be tied to anything."""
@@ -204,6 +217,15 @@ def capture() -> Output:
     sys.stdout = Lines(output, "stdout", 1)
     sys.stderr = Lines(output, "stderr", 2)
     return output
+
+
+def redirect(output: Output) -> None:
+    """After `capture`: what is printed from here on goes to `output`; a line that isn't whole still belongs to the one before."""
+    end_lines()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, Lines):
+            stream.output = output
+    output.take_over(1, 2)
 
 
 def end_lines() -> None:

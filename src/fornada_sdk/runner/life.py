@@ -9,29 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from fornada_sdk.api import Model
 from fornada_sdk.api_context import Context, Device, Instance
-from fornada_sdk.runner import engines
-from fornada_sdk.runner.answers import describe, is_out_of_device_memory, print_traceback
+from fornada_sdk.runner import engines, reports
 from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.capture import Output, end_lines
-from fornada_sdk.runner.engines import Loaded, LoadError, Target
+from fornada_sdk.runner.engines import Loaded, Target
 from fornada_sdk.runner.invoke.inline import Inline
 from fornada_sdk.runner.invoke.servable import Batching, Servable, servable
 from fornada_sdk.runner.invoke.threads import Threads
 from fornada_sdk.runner.session import Session, State
 from fornada_sdk.runner.standby import Standby
 from fornada_sdk.runner.streams import close
-from fornada_sdk.runner.warmup import check_answer, example, own_warmup
 from fornada_sdk.wire.channel import Channel, Message
 from fornada_sdk.wire.messages import Kind
 
 if TYPE_CHECKING:
     import asyncio
 
-AHEAD = 64
-"""Requests that may wait here for the main thread: with that many the wire costs little, and a CANCEL still reaches each."""
 GOODBYE_S = 5.0
 """How long the last messages may take to leave, or a control plane to come for them."""
-DETAIL_LONGEST = 4000
 FAILED_EXIT = 1
 
 
@@ -106,30 +101,15 @@ class Life:
         return self._loop
 
     def _warm_up(self, target: Target, serving: Servable) -> None:
-        own = own_warmup(target)
-        if own is not None:
-            self._settled(own(self._context))
-            return
-        request = example(self._assignment)
-        if request is None:
-            return
-        items = check_answer(self._settled(serving.handle(request, self._context)))
+        items = reports.warm_up(target, serving, self._assignment, self._context, self._settled)
         if items is not None:
             self._settled(_first_item(items))
 
     def _fail(self, error: BaseException) -> int:
-        reason = str(error) if isinstance(error, LoadError) else describe(error)
-        memory = isinstance(error, MemoryError) or is_out_of_device_memory(error)
-        kind = "memory" if memory else "warmup" if self._phase == "warming" else "load"
-        if not isinstance(error, LoadError):
-            print_traceback(error)
-        end_lines()
-        import traceback
-
-        detail = "".join(traceback.format_exception_only(type(error), error))[-DETAIL_LONGEST:]
+        facts = reports.failed(error, phase=self._phase)
         self._standby.idle()
         session = self.session
-        session.enter(State.FAILED, Kind.FAILED, {"reason": reason, "kind": kind, "detail": detail})
+        session.enter(State.FAILED, Kind.FAILED, facts)
         deadline = time.monotonic() + GOODBYE_S
         while not session.attached and time.monotonic() < deadline:
             session.poll(0.1)  # a successor may be on its way, and is to learn why
@@ -154,16 +134,8 @@ class Life:
     def _facts(self, loaded: Loaded, serving: Servable, load_s: float, warmup_s: float) -> dict[str, Any]:
         assignment = self._assignment
         inline = not serving.is_async and assignment.concurrency == 1
-        return {
-            "load_s": round(load_s, 6),
-            "warmup_s": round(warmup_s, 6),
-            "streaming": serving.streaming,
-            "tensors": {
-                "inputs": [dict(tensor._asdict()) for tensor in loaded.inputs],
-                "outputs": [dict(tensor._asdict()) for tensor in loaded.outputs],
-            },
-            "pipelining": max(AHEAD, 2 * assignment.max_batch) if inline else assignment.concurrency * assignment.max_batch,
-        }
+        ahead = max(reports.AHEAD, 2 * assignment.max_batch) if inline else assignment.concurrency * assignment.max_batch
+        return reports.ready(loaded, serving, load_s=load_s, warmup_s=warmup_s, pipelining=ahead)
 
     # ---- what model code calls ------------------------------------------------------------------------------------------------
 

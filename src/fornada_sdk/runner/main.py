@@ -2,6 +2,7 @@
 
 ASSIGN -> loading -> warming -> READY -> serving -> STOP or SIGTERM -> exit 0
               any failure -> FAILED -> exit 1        the keeper gone -> exit at once
+JOIN   -> a process that instances share (host.py) -> the last has gone -> exit 0
 """
 
 from __future__ import annotations
@@ -41,8 +42,13 @@ def main() -> NoReturn:
     keeper = Channel(sock, queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=8)
     output = capture()
     faulthandler.enable(file=2)
-    assignment, messages = receive_assignment(keeper)
-    run(keeper, assignment, messages, output)
+    messages = receive_first(keeper)
+    if messages[0].kind == Kind.JOIN:
+        from fornada_sdk.runner.host import Host  # most runners are none
+
+        Host(keeper).serve(messages)
+        end(0)
+    run(keeper, _assigned(messages[0]), messages[1:], output)
 
 
 def run(keeper: Channel, assignment: Assignment, messages: list[Message], output: Output) -> NoReturn:
@@ -85,8 +91,8 @@ def end(code: int) -> NoReturn:
         os._exit(code)
 
 
-def receive_assignment(keeper: Channel) -> tuple[Assignment, list[Message]]:
-    """ASSIGN, and the messages that came with it. Ends the process where none comes."""
+def receive_first(keeper: Channel) -> list[Message]:
+    """ASSIGN or JOIN, and the messages that came with it. Ends the process where neither comes."""
     poller = select.poll()
     poller.register(keeper.fileno(), select.POLLIN)
     deadline = time.monotonic() + ASSIGN_S
@@ -97,12 +103,15 @@ def receive_assignment(keeper: Channel) -> tuple[Assignment, list[Message]]:
         except (ChannelClosed, ProtocolError):
             os._exit(DEAD_KEEPER_EXIT)
         if messages:
-            first = messages[0]
-            if first.kind != Kind.ASSIGN:
+            if messages[0].kind not in (Kind.ASSIGN, Kind.JOIN):
                 break
-            try:
-                return read_assignment(first.head), messages[1:]
-            except ValueError as error:
-                sys.stderr.write(f"fornada: {error}\n")
-                os._exit(DEAD_KEEPER_EXIT)
+            return messages
     os._exit(DEAD_KEEPER_EXIT)
+
+
+def _assigned(message: Message) -> Assignment:
+    try:
+        return read_assignment(message.head)
+    except ValueError as error:
+        sys.stderr.write(f"fornada: {error}\n")
+        os._exit(DEAD_KEEPER_EXIT)

@@ -165,8 +165,7 @@ class Session:
         elif kind == Kind.CANCEL:
             self._cancel(request)
         elif kind == Kind.STOP:
-            grace_s = decode(payload).get("grace_s")
-            self.stop(float(grace_s) if isinstance(grace_s, (int, float)) else 0.0)
+            self._asked_to_stop(decode(payload))
         elif kind == Kind.BOOKED:
             self.bookings.booked(request, decode(payload))
         else:
@@ -177,13 +176,19 @@ class Session:
             for message in self._keeper.receive():
                 self.hear(message)
         except (ChannelClosed, ProtocolError):
-            # Without the keeper nobody would ever end this process, and it holds device memory.
-            os._exit(DEAD_KEEPER_EXIT)
+            self._keeper_gone()
+
+    def _keeper_gone(self) -> None:
+        # Without the keeper nobody would ever end this process, and it holds device memory.
+        os._exit(DEAD_KEEPER_EXIT)
 
     def hear(self, message: Message) -> None:
-        """A message from the keeper: a control plane attaches."""
+        """A message from the keeper: a control plane attaches, or the instance is to end though its process isn't signalled."""
         if message.kind == Kind.ATTACH and len(message.descriptors) == 1:
             self._attach(socket.socket(fileno=message.descriptors[0]), int(message.head.get("epoch", 0)))
+            return
+        if message.kind == Kind.STOP:
+            self._asked_to_stop(message.head)
             return
         for descriptor in message.descriptors:
             os.close(descriptor)
@@ -319,18 +324,26 @@ class Session:
 
     # ---- ending ---------------------------------------------------------------------------------------------------------------
 
+    def _asked_to_stop(self, order: dict[str, Any]) -> None:
+        grace_s = order.get("grace_s")
+        self.stop(float(grace_s) if isinstance(grace_s, (int, float)) else 0.0)
+
     def stop(self, grace_s: float, *, exit_code: int = 0) -> None:
         """No new work from here on. What runs or waits may end within `grace_s`, then it is cancelled.
 
         While loading it ends the process with `exit_code`: nothing is being served, and a load can't be interrupted.
         """
         if self.state is State.LOADING:
-            self._hang_up()
-            os._exit(exit_code)
+            self._stop_loading(exit_code)
+            return
         at = time.monotonic() + grace_s
         self._stop_at = at if self.state is not State.STOPPING or self._stop_at is None else min(at, self._stop_at)
         self.state = State.STOPPING
         self.wake()
+
+    def _stop_loading(self, exit_code: int) -> None:
+        self._hang_up()
+        os._exit(exit_code)
 
     @property
     def ended(self) -> bool:

@@ -8,6 +8,7 @@ import array
 import collections
 import errno
 import os
+import select
 import socket
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
@@ -28,6 +29,10 @@ _STARVED = frozenset([errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS])
 
 class ChannelClosed(Exception):
     """The other side has gone."""
+
+
+class ChannelLeft(ChannelClosed):
+    """The other side has said that nothing more comes, and is still there: this is no death."""
 
 
 class QueueFull(Exception):
@@ -154,7 +159,10 @@ class Channel:
                     yield Message(whole[0], whole[1], held)
 
     def hear_nothing(self) -> None:
-        """For an end whose other side has nothing to say. Raises ChannelClosed at the end, ProtocolError if it spoke."""
+        """For an end whose other side has nothing to say.
+
+        Raises ChannelClosed at the end (ChannelLeft where it was said goodbye to), ProtocolError if it spoke.
+        """
         try:
             packet = self._sock.recv(1)
         except BlockingIOError:
@@ -163,7 +171,22 @@ class Channel:
             raise ChannelClosed(error.strerror or str(error)) from None
         if packet:
             raise ProtocolError("it has nothing to say here")
-        raise ChannelClosed("closed by the other side")
+        if self._hung_up():
+            raise ChannelClosed("closed by the other side")
+        raise ChannelLeft("the other side has taken its leave")
+
+    def leave(self) -> None:
+        """Says that nothing more comes from here. What is still to be sent is dropped; the other side's close is the answer."""
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has gone
+
+    def _hung_up(self) -> bool:
+        """A process that dies closes its end, one that takes its leave keeps it open for the answer."""
+        poller = select.poll()
+        poller.register(self._sock, 0)
+        return bool(poller.poll(0))
 
     def _whole(self, kind: int, flags: int, part: int, request: int, payload: memoryview) -> "tuple[int, dict[str, Any]] | None":
         body: Union[bytes, memoryview] = payload

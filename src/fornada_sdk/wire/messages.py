@@ -3,7 +3,7 @@
 Three conversations, each on SEQPACKET sockets:
 
     control plane <-> runner   requests, answers, streams, life (one socket pair for each control plane that attaches)
-    keeper        ->  runner   ASSIGN (what to run), ATTACH (a socket to a control plane, as SCM_RIGHTS)
+    keeper        ->  runner   ASSIGN or JOIN (what to run), ATTACH (a socket to a control plane, as SCM_RIGHTS), STOP
     control plane <-> keeper   WELCOME, SPAWN, BUILD, SIGNAL, EXITED ... (JSON, some with descriptors)
 
 Heads are JSON objects in UTF-8: they are small, and both ends have a fast reader in their standard library. Bodies are
@@ -46,18 +46,23 @@ class Kind(enum.IntEnum):
     CANCEL = 17  # empty: the caller has gone; stop when you can
     ACK = 18  # u64 ids: these answers have arrived and may be forgotten
     CREDIT = 19  # u32: bytes of the stream that were taken
-    STOP = 20  # JSON: grace_s: how long what runs may go on before it is cancelled
+    STOP = 20  # JSON: grace_s: how long what runs may go on before it is cancelled. Also from the keeper, to a member of a host
     BOOKED = 21  # JSON: ok, message; id as in BOOK
     # both ways
     PART = 32  # bytes: the next part of the body that id has open
     # keeper -> runner
     ASSIGN = 48  # JSON: see Assignment in fornada_sdk/runner/assignment.py
     ATTACH = 49  # JSON: epoch; one descriptor
+    # One more instance for a process that several share, in ASSIGN's fields; descriptors: the far end of the channel that this member
+    # has with the keeper (ATTACH and STOP come on it), the write end of its output. A process that begins with it is a host
+    JOIN = 50
     # control plane <-> keeper
     # WELCOME comes first: JSON epoch, keeper_pid, main_pid, control_pid, listeners (how many: they are its descriptors),
     # instances and ended (how many SPAWNED and how many EXITED follow at once), builds: [{build, pid}]
     WELCOME = 64  # keeper
-    SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo
+    # host, if any: the name of a process that this instance shares with all that name it. The first one's command and bounds make it;
+    # for the keeper a host is never full: who orders counts, and names another
+    SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo, host
     SPAWNED = 66  # keeper: JSON instance, pid, memo; descriptors: link, output
     REFUSED = 67  # keeper: JSON instance or build, reason
     BUILD = 68  # control plane: JSON build, argv, env, cwd, limits, log

@@ -6,7 +6,8 @@ May import: `fornada_sdk`, and inside `load` the libraries of the model's enviro
 
 An engine is a module with one function, `load(assignment, context) -> Loaded`. It runs on the main thread before
 `Model.load`, may call `context.progress(text, fraction)`, and raises LoadError (or anything else) if it can't go on. The
-name in model.toml is the module's name here: engine = "onnx" is engines/onnx.py.
+name in model.toml is the module's name here: engine = "onnx" is engines/onnx.py. Where models may share a process, LIBRARIES
+names what all of them import.
 
 An engine that executes weights gives `Loaded.target` a Model whose `engine` is an object with
 
@@ -53,18 +54,26 @@ class Loaded(NamedTuple):
 
 def load(assignment: Assignment, context: Context) -> Loaded:
     """Loads the assignment's model by its engine. Raises LoadError, or what model code raised."""
-    name = assignment.engine
+    loaded = _module(assignment.engine).load(assignment, context)
+    assert isinstance(loaded, Loaded)
+    return loaded
+
+
+def prepare(name: str) -> None:
+    """Imports what every model of the engine needs, where the engine says so. Raises LoadError, or what an import raises."""
+    for library in getattr(_module(name), "LIBRARIES", ()):
+        importlib.import_module(library)
+
+
+def _module(name: str) -> Any:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name):
         raise LoadError(f"'{name}' is no name of an engine")
     try:
-        module = importlib.import_module(f"fornada_sdk.runner.engines.{name}")
+        return importlib.import_module(f"fornada_sdk.runner.engines.{name}")
     except ModuleNotFoundError as error:
         if error.name != f"fornada_sdk.runner.engines.{name}":
             raise
         raise LoadError(f"this release has no engine '{name}'") from None
-    loaded = module.load(assignment, context)
-    assert isinstance(loaded, Loaded)
-    return loaded
 
 
 def declared(tensors: Mapping[str, Any], side: str) -> list[Tensor]:

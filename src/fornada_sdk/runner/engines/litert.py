@@ -15,6 +15,8 @@ from fornada_sdk.runner.engines import Loaded
 from fornada_sdk.runner.engines.tensors import Arrays, TensorInfo
 from fornada_sdk.runner.engines.weights import load_weights
 
+LIBRARIES = ("numpy", "ai_edge_litert.interpreter")
+
 
 def load(assignment: Assignment, context: Context) -> Loaded:
     """Loads the weights, and the author's code around them. Raises LoadError, or what the library or model code raises."""
