@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import bound
-from tests.harness.bundles import write_probe
+from tests.harness.bundles import archive, write_probe
 from tests.harness.fixtures import Probe
 from tests.harness.node import FORNADA, Node, node_environ
 from tests.harness.waiting import until
@@ -52,6 +52,25 @@ def test_deploy_and_wait_then_run_list_and_look(fornada: Run, deployed: str):
     assert "piped" in fornada("run", deployed, "--input", "-", stdin='{"echo": "piped"}').stdout
     instances = fornada("ps", "--json").stdout
     assert deployed in instances and deployed in fornada("ps").stdout
+
+
+SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+CODE = "def handle_request(request, context):\n    return {'n': request.body.json['n']}\n"
+
+
+def test_an_input_that_a_model_does_not_take_loads_nothing(fornada: Run, node: Node, fresh_name):
+    name = str(fresh_name())
+    toml = f'name = "{name}"\n[schema]\ninput = "in.json"\n'
+    node.deploy(name, archive({"model.toml": toml, "in.json": SCHEMA, "model.py": CODE}))
+    fornada("load", name)
+    fornada("unload", name)
+    loads = node.loads(name)
+    assert "/n" in fornada("run", name, "-i", "n=x", code=1).stderr
+    assert node.run(name, {}).status == 400
+    assert node.model(name)["state"] == "stopped" and node.loads(name) == loads
+    assert json.loads(fornada("run", name, "-i", "n=3", "--json").stdout) == {"n": 3}
+    assert node.loads(name) == loads + 1
+    node.remove(name)
 
 
 def models(fornada: Run) -> list[dict]:

@@ -146,7 +146,12 @@ def test_bytes_go_to_a_pipe_or_to_a_file(cli: Cli, node: FakeNode, tmp_path: Pat
     assert refused.exit_code == 1 and "No such file or directory" in line(refused)
 
 
-def test_a_model_that_is_not_loaded_is_loaded_first_and_shows_how_far_it_is(cli: Cli, node: FakeNode):
+def posts(node: FakeNode) -> list[str]:
+    return [asked.path for asked in node.asked if asked.method == "POST"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_is_not_loaded_is_loaded_by_the_request_and_shows_how_far_it_is(cli: Cli, node: FakeNode, stream: bool):
     loading = threading.Event()
     looks = []
 
@@ -157,22 +162,58 @@ def test_a_model_that_is_not_loaded_is_loaded_first_and_shows_how_far_it_is(cli:
         progress = {"phase": "building", "text": "numpy 2.4.6", "fraction": 0.5} if len(looks) > 1 else None
         return say(model(NAME, state="pending" if len(looks) > 1 else "stopped", progress=progress))
 
-    def load(_: Asked) -> Said:
+    def run(_: Asked) -> Said:
         assert loading.wait(bound(10))
-        return say(model(NAME))
+        return events('{"response":"done"}', "[DONE]") if stream else say({"result": {"response": "done"}, "success": True})
 
-    answers(node, {"response": "done"})
     node.on("GET", f"/api/v1/models/{NAME}", look)
-    node.on("POST", f"/api/v1/models/{NAME}/load", load)
-    result = cli("run", NAME)
+    node.on("POST", RUN, run)
+    result = cli("run", NAME, *(["--stream"] if stream else []))
     assert (result.exit_code, result.stdout) == (0, "done\n")
     assert line(result) == f"{NAME}: building 50%: numpy 2.4.6"
-    assert [asked.path for asked in node.asked if asked.method == "POST"] == [f"/api/v1/models/{NAME}/load", RUN]
+    assert posts(node) == [RUN]
+
+
+@pytest.mark.parametrize(("stream", "status", "code"), [(False, 408, 3046), (True, 408, 3046), (False, 429, 3040)])
+def test_a_load_that_takes_longer_than_a_request_may_wait_is_waited_for(cli: Cli, node: FakeNode, stream: bool, status: int, code: int):
+    said = [
+        error(status, code, "the deadline passed"),
+        events('{"response":"x"}', "[DONE]") if stream else say({"result": {"response": "x"}, "success": True}),
+    ]
+    node.on("GET", f"/api/v1/models/{NAME}", say(model(NAME, state="stopped")))
+    node.on("POST", RUN, lambda _: said.pop(0))
+    node.on("POST", f"/api/v1/models/{NAME}/load", say(model(NAME)))
+    result = cli("run", NAME, *(["--stream"] if stream else []))
+    assert (result.exit_code, result.stdout) == (0, "x\n"), result.stderr
+    assert posts(node) == [RUN, f"/api/v1/models/{NAME}/load", RUN]
+
+
+def test_a_model_that_is_ready_and_too_slow_is_asked_once(cli: Cli, node: FakeNode):
+    node.on("GET", f"/api/v1/models/{NAME}", say(model(NAME)))
+    node.on("POST", RUN, error(408, 3046, "the deadline passed"))
+    assert cli("run", NAME).exit_code == 1
+    assert posts(node) == [RUN]
+
+
+def test_nothing_is_loaded_for_an_input_that_the_model_does_not_take(cli: Cli, node: FakeNode):
+    node.on("GET", f"/api/v1/models/{NAME}", say(model(NAME, state="stopped")))
+    node.on("POST", RUN, error(400, 5006, "AiError: Bad input: Error: required properties at '/' are 'prompt'"))
+    result = cli("run", NAME)
+    assert result.exit_code == 1 and "required properties at '/' are 'prompt' [5006" in line(result)
+    assert posts(node) == [RUN]
+
+
+@pytest.mark.parametrize("given", [["--file", "missing.png"], ["-i", "image=@missing.png"], ["--out", "missing/out.png"], ["--out", "."]])
+def test_a_file_that_is_not_there_is_told_before_anybody_is_asked(cli: Cli, node: FakeNode, given: list[str]):
+    result = cli("run", "no/such-model", *given)
+    assert result.exit_code in (1, 2)
+    assert "No such file or directory" in result.stderr or "Is a directory" in result.stderr
+    assert node.asked == []
 
 
 def test_a_load_that_fails_is_the_answer(cli: Cli, node: FakeNode):
     node.on("GET", f"/api/v1/models/{NAME}", say(model(NAME, state="failed")))
-    node.on("POST", f"/api/v1/models/{NAME}/load", error(503, 3102, "exit code 1", retry_after="4"))
+    node.on("POST", RUN, error(503, 3102, "exit code 1", retry_after="4"))
     result = cli("run", NAME)
     assert result.exit_code == 1
     assert "exit code 1 [3102, the model's fault]" in line(result)

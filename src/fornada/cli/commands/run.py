@@ -1,24 +1,29 @@
 """`fornada run`."""
 
+import errno
 import json
 import mimetypes
+import os
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from fornada.cli import request_input
 from fornada.cli.client import Answer, Node, model_path, run_path, with_node
 from fornada.cli.completion import model_names
-from fornada.cli.failures import CommandFailed
+from fornada.cli.failures import CommandFailed, Refused
 from fornada.cli.output import print_json
 from fornada.cli.progress import watching
+from fornada.core.errors import Busy, DeadlinePassed
 
 if TYPE_CHECKING:
     from fornada.cli.answers import shapes
 
-LOAD_FIRST = frozenset({"stopped", "pending", "asleep", "failed"})
+Asked = TypeVar("Asked")
 
 
 @click.command()
@@ -72,19 +77,34 @@ def run(
         raise click.UsageError("--stream needs a JSON object or a file as input")
     if stream and output:
         raise click.UsageError("--out and --stream exclude one another")
-    with watching(node, model, quiet=as_json and not sys.stderr.isatty()):
-        task = _make_ready(node, model)
-        if stream is None:
-            stream = not as_json and not output and sys.stdout.isatty() and _is_a_talk(task, body)
+    if output:
+        _refuse_unwritable(output)
+    path_of = run_path(node.account, model)
+    with ExitStack() as open_answer:
+        with watching(node, model, quiet=as_json and not sys.stderr.isatty()):
+            found = node.model(model)
+            task = str(found.get("task") or "")
+            cold = found.get("state") != "ready"
+            if stream is None:
+                stream = not as_json and not output and sys.stdout.isatty() and _is_a_talk(task, body)
+            if stream:
+                asked = body if body.value is None else request_input.from_value({**body.value, "stream": True})
+                query = {"stream": "true"} if body.value is None else {}
+                items = _loaded_if_need_be(
+                    lambda: open_answer.enter_context(
+                        node.stream("POST", path_of, body=asked.content, type=asked.type, model=model, query=query)
+                    ),
+                    node,
+                    model,
+                    cold=cold,
+                )
+            else:
+                answer = _loaded_if_need_be(
+                    lambda: node.request(path_of, body.content, type=body.type, model=model), node, model, cold=cold
+                )
         if not stream:
-            answer = node.request(run_path(node.account, model), body.content, type=body.type, model=model)
-    if not stream:
-        _show_answer(answer, body, task, as_json, output)
-        return
-    asked = body if body.value is None else request_input.from_value({**body.value, "stream": True})
-    query = {"stream": "true"} if body.value is None else {}
-    with node.stream("POST", run_path(node.account, model), body=asked.content, type=asked.type, model=model, query=query) as items:
-        if items.type == "text/event-stream":
+            _show_answer(answer, body, task, as_json, output)
+        elif items.type == "text/event-stream":
             from fornada.cli.answers.streaming import show_stream
 
             show_stream(items, model, as_json)
@@ -92,13 +112,29 @@ def run(
             _show_answer(items.read(), body, task, as_json, output)  # a model that doesn't stream answers at once
 
 
-def _make_ready(node: Node, model: str) -> str:
-    """The model's task; it is ready then."""
-    # A request has the model's own time limit, and building an environment may take longer than that: load first, then ask.
-    found = node.model(model)
-    if found.get("state") in LOAD_FIRST:
-        node.post(model_path(model, "load"), model=model)
-    return str(found.get("task") or "")
+def _loaded_if_need_be(ask: Callable[[], Asked], node: Node, model: str, *, cold: bool) -> Asked:
+    """What the node answers. The request itself loads the model, so that nothing is loaded for an input that the model doesn't take."""
+    try:
+        return ask()
+    except Refused as refusal:
+        # The time limit is the request's, and building an environment or fetching weights may take longer. That goes on: wait for
+        # it, and ask once more, with all of the time for the model's work. A model without a queue refuses whoever comes before it is ready.
+        if not cold or refusal.code not in (DeadlinePassed.code, Busy.code):
+            raise
+    node.post(model_path(model, "load"), model=model)
+    return ask()
+
+
+def _refuse_unwritable(path: str) -> None:
+    """What can be known before a model has worked for it."""
+    place = Path(path)
+    error = errno.EISDIR if place.is_dir() else 0 if place.parent.is_dir() else errno.ENOENT
+    if error:
+        raise _unwritable(path, os.strerror(error))
+
+
+def _unwritable(path: str, reason: str) -> CommandFailed:
+    return CommandFailed(f"{path}: {reason}; --out must name a file that can be written")
 
 
 def _is_a_talk(task: str, body: request_input.Body) -> bool:
@@ -175,5 +211,5 @@ def _write(path: str, content: bytes) -> None:
     try:
         Path(path).write_bytes(content)
     except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror or error}; --out must name a file that can be written") from None
+        raise _unwritable(path, error.strerror or str(error)) from None
     click.echo(f"{path}: {len(content)} bytes", err=True)
