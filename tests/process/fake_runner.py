@@ -104,9 +104,9 @@ def main() -> None:
                 if order["do"] == "close":
                     poll.unregister(talk.channel.fileno())
                     talks.pop(talk.channel.fileno()).channel.close()
-                answer = {"detach": detach, "child": child}.get(order["do"], lambda: None)()
-                answer = answer or {**facts(talk.assignment, talk.epochs), "stopped": talk.stopped, "members": len(talks) - 1}
-                link.send(json.dumps(answer).encode())
+                made = {"detach": detach, "child": child}.get(order["do"], lambda: None)()
+                about = {**facts(talk.assignment, talk.epochs), "stopped": talk.stopped, "members": len(talks) - 1}
+                link.send(json.dumps(made if made else about).encode())
                 continue
             talk = talks[descriptor]
             try:

@@ -14,7 +14,7 @@ from fornada.keeper.children import Exit, Started
 from fornada.keeper.hosts import Hosts
 from fornada.keeper.orders import Command, Limits, Spawn
 from fornada.keeper.peer import Peer
-from fornada.keeper.records import HostChild, Life
+from fornada.keeper.records import HostChild, Life, Member
 from fornada_sdk.wire.channel import Channel, pair
 from fornada_sdk.wire.messages import Kind
 from tests.bounds import count
@@ -98,19 +98,22 @@ class Books(RuleBasedStateMachine):
         self.loop = Turns()
         self.pids = itertools.count(100)
         self.names = itertools.count()
-        self.processes = {}
-        self.hosts = {}
-        self.members = {}
-        self.ended = []
+        self.processes: dict[int, Process] = {}
+        self.hosts: dict[int, HostChild] = {}
+        self.members: dict[str, Member] = {}
+        self.ended: list[Member] = []
         self.books = Hosts(
-            self.loop,
+            self.loop,  # type: ignore[arg-type] # what of a loop it uses
             null=-1,
             kill_s=KILL_S,
-            started=lambda host: self.hosts.setdefault(host.pid, host),
+            started=self.started,
             ended=self.ended.append,
             start=self.start,
             signal_host=lambda pid, number: self.processes[pid].signals.append(number),
         )
+
+    def started(self, host):
+        self.hosts[host.pid] = host
 
     def start(self, loop, order, talk, lost):
         ours, theirs = pair()

@@ -52,6 +52,12 @@ class Joined:
             self._said += piece
         return self._said.decode()
 
+    def until_output(self, text: str, seconds: float = 10.0) -> None:
+        end = time.monotonic() + bound(seconds)
+        while text not in self.output:
+            assert time.monotonic() < end, f"'{text}' isn't in {self.output!r}"
+            time.sleep(0.005)
+
     def how_it_went(self, seconds: float = 10.0) -> str:
         """`left` or `lost`, as the keeper sees it; the keeper then lets go too."""
         assert select.select([self.channel], [], [], bound(seconds))[0], "the member is still there"

@@ -13,6 +13,7 @@ from tests.unit.sdk.host_driver import SharedProcess
 SLOW = """
     import time
     def handle_request(request, context):
+        print("began")
         time.sleep(request.body.json["s"])
         return {"cancelled": context.cancelled}
 """
@@ -58,7 +59,7 @@ def test_the_keeper_s_stop_lets_what_runs_end(host: SharedProcess):
     one, first = host.ready("one", SLOW)
     call = first.invoke({"s": 0.2})
     waiting = first.invoke({"s": 0.0})
-    first.wait(lambda message: message.kind is Kind.HELLO)
+    one.until_output("began")
     one.channel.send(Kind.STOP, {"grace_s": 5})
     assert first.answer(call) == {"cancelled": False}
     assert first.end_of(waiting).head.get("status", "ok") in ("ok", "cancelled")
@@ -69,7 +70,8 @@ def test_a_member_whose_load_fails_says_why_and_goes_alone(host: SharedProcess):
     _, first = host.ready("one")
     bad = host.join("bad", "raise RuntimeError('no weights')\n")
     plane = bad.attach()
-    assert "no weights" in plane.kind(Kind.FAILED).json["reason"]
+    told = plane.wait(lambda message: message.kind is Kind.FAILED or message.json.get("state") == "failed").json
+    assert "no weights" in told["reason"]
     assert bad.how_it_went() == "left"
     assert "no weights" in bad.output
     assert first.call({"x": 1})["model"] == "one"
@@ -107,7 +109,8 @@ def test_sigterm_lets_every_member_finish(host: SharedProcess):
     one, first = host.ready("one", SLOW)
     two, second = host.ready("two")
     call = first.invoke({"s": 0.3})
-    second.call({"x": 1})
+    one.until_output("began")
+    second.invoke({"x": 1})
     host.runner.signal(signal.SIGTERM)
     assert first.answer(call) == {"cancelled": False}
     assert {one.how_it_went(), two.how_it_went()} <= {"left", "lost"}
@@ -139,6 +142,7 @@ def test_batches_are_made_of_what_is_there(host: SharedProcess):
 def test_a_successor_gets_what_its_predecessor_didn_t_take(host: SharedProcess):
     one, first = host.ready("one", SLOW)
     call = first.invoke({"s": 0.2})
+    one.until_output("began")
     first.close()
     second = one.attach()
     assert call in second.kind(Kind.HELLO).json["in_flight"]
