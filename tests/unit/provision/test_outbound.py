@@ -130,6 +130,11 @@ def test_a_proxy_is_found_as_curl_finds_it():
     assert proxies.of(httpx.URL("https://x.example/")) == "http://all:3"
     assert proxies.of(httpx.URL("https://near.example/")) == ""
     assert proxies.of(httpx.URL("https://a.far.example/")) == ""
+    assert proxies.of(httpx.URL("https://notfar.example/")) == "http://all:3"
+    some = Proxies({"all_proxy": "all:3", "no_proxy": "x.example:8443, 10.0.0.1,[::1]"})
+    assert some.of(httpx.URL("https://x.example:8443/")) == "" and some.of(httpx.URL("https://x.example/")) == "http://all:3"
+    assert some.of(httpx.URL("https://10.0.0.1/")) == "" and some.of(httpx.URL("https://10.0.0.11/")) == "http://all:3"
+    assert Proxies({"all_proxy": "all:3", "no_proxy": "*"}).of(httpx.URL("https://x.example/")) == ""
     assert Proxies({}).of(httpx.URL("http://x.example/")) == ""
 
 

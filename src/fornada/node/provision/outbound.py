@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from urllib.request import proxy_bypass_environment
 
 import httpx
 
@@ -41,9 +40,16 @@ class Proxies:
     def of(self, url: httpx.URL) -> str:
         """The proxy for the address, empty where it is asked directly."""
         proxy = self._by_scheme.get(url.scheme) or self._by_scheme.get("all", "")
-        if not proxy or proxy_bypass_environment(url.netloc.decode("ascii"), self._by_scheme):
+        if not proxy or self._is_near(url):
             return ""
         return proxy if "://" in proxy else f"http://{proxy}"
+
+    def _is_near(self, url: httpx.URL) -> bool:
+        """Whether NO_PROXY names it: `*`, an address, a name with all below it, each with a port or without."""
+        named = [entry.strip().lower().removeprefix(".") for entry in self._by_scheme.get("no", "").split(",")]
+        port = _PORTS.get(url.scheme) if url.port is None else url.port
+        spellings = (url.host.lower(), f"{url.host.lower()}:{port}")
+        return "*" in named or any(text == entry or text.endswith(f".{entry}") for text in spellings for entry in named if entry)
 
 
 class CheckedTransport(httpx.AsyncBaseTransport):
