@@ -257,3 +257,34 @@ def test_the_body_of_a_refusal_is_json_for_every_style(edge: Served):
         response = edge.fetch("POST" if body else "GET", path, body)
         assert response.json()["success"] is False
         assert json.loads(response.body)["errors"][0]["code"]
+
+
+TARGETS = [
+    *("*", "/nope", "//nope", "/nope/", "/nope?x=%ff", "/%ff", "/a%00b", "/a%0ab", "http://127.0.0.1/nope", "/favicon.ico", "/docs/x"),
+    *("/v1", "/v1/nope", "/v1/chat/completions", "/v1/models/nope", "/v2/models/nope", "/api/v1", "/api/v1/nope", "/api/v1/models/nope"),
+    *("/api/v1/models/@test/a/load", "/api/v1/models/@test/a/nope", "/api/v1/models/a%ffb", "/metrics", "/health/live", "/"),
+    *("/client/v4", "/client/v4/nope", "/client/v4/accounts/acc/nope", RUN, RUN + "@test/a", RUN + "nope", RUN + "a%ffb"),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"])
+def test_every_refusal_is_ours_whatever_is_asked_for(edge: Served, method: str):
+    for target in TARGETS:
+        if (method, target) == ("POST", RUN + "@test/a"):
+            continue  # the one that is answered
+        response = edge.fetch(method, target)
+        if response.status < 400:
+            continue
+        assert response.headers["content-type"] == "application/json", (target, response)
+        assert response.headers["cf-ai-req-id"]
+        if method == "HEAD":
+            assert response.body == b"" and int(response.headers["content-length"]) > 0
+            continue
+        said = response.json()
+        assert said["success"] is False and said["errors"][0]["code"] and said["errors"][0]["message"], (target, said)
+        assert ("error" in said) is (not target.startswith("/client/v4")), (target, said)
+
+
+def test_the_server_as_a_whole_has_options_and_no_more(edge: Served):
+    assert edge.fetch("OPTIONS", "*").status == 204
+    assert edge.fetch("GET", "*").status == 404

@@ -42,9 +42,10 @@ class Routes:
 def application(routes: Sequence[Route]) -> Starlette:
     """An ASGI application. It may only be called through server.asgi: it reads what that puts into the scope."""
     mounted: list[BaseRoute] = [StarletteRoute(route.pattern, endpoint=_Endpoint(route)) for route in routes]
-    mounted.append(StarletteRoute("/{path:path}", endpoint=_Unrouted()))
     app = Starlette(routes=mounted, exception_handlers={Exception: _failed})
     app.router.redirect_slashes = False
+    # A route for every path would miss what is none, such as the target "*".
+    app.router.default = _Unrouted()
     return app
 
 
@@ -90,7 +91,7 @@ class _Unrouted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _exchange(scope)
-        if exchange.facts.preflight:
+        if exchange.facts.preflight or (exchange.method, exchange.path) == ("OPTIONS", "*"):
             await _respond(Reply(status=204), scope, receive, send)
             return
         style = Style.ENVELOPE if _ENVELOPES.match(exchange.path) else Style.SUPERSET
