@@ -2,23 +2,30 @@
 
     oneOf at '/' not met, 0 matches: required properties at '/' are 'prompt', Type mismatch of '/messages/0/content', 'array' not in 'string'
 
-They name fields and rules, never values.
+They name fields and rules, never values. What the place takes, with an example where the schema has one, stands behind it for people.
 """
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Mapping
 from itertools import islice
+from typing import Any
 
 from jsonschema_rs import ValidationError, ValidationErrorKind
+
+from fornada.edge.schema_hints import expected, got, schema_at
 
 MOST = 3
 """Violations told at once. They are made one by one: a long array of wrong elements costs no more than a short one."""
 LONGEST = 1000
+MOST_NAMES = 200
+"""Properties of a schema that a mistyped one is compared with."""
 _DEEPEST = 3
 
 
-def describe(errors: Iterable[ValidationError]) -> str:
-    """One line about the first violations."""
-    text = ", ".join(_one(error, 0) for error in islice(errors, MOST)) or "the input doesn't match the model's schema"
+def describe(errors: Iterable[ValidationError], schema: Mapping[str, Any]) -> str:
+    """One line about the first violations of `schema`."""
+    found = [f"{_one(error, 0)}{_hint(error, schema)}" for error in islice(errors, MOST)]
+    text = ", ".join(found) or "the input doesn't match the model's schema"
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
@@ -44,6 +51,24 @@ def _one(error: ValidationError, depth: int) -> str:
             return f"'{place}' doesn't match the pattern {kind.pattern[:100]}"
         case _:
             return f"'{place}': {error.message[:200]}"
+
+
+def _hint(error: ValidationError, schema: Mapping[str, Any]) -> str:
+    """What the place takes and what it got, in brackets; empty where the schema says no more than the rule itself."""
+    *above, _ = error.schema_path or [""]
+    place = schema_at(schema, above)
+    kind = error.kind
+    match kind:
+        case ValidationErrorKind.Required():
+            takes = expected(schema_at(place, ["properties", kind.property])) or expected({"examples": place.get("examples")})
+            return f" ({takes})" if takes else ""
+        case ValidationErrorKind.AdditionalProperties() | ValidationErrorKind.UnevaluatedProperties():
+            known = list(schema_at(place, ["properties"]))[:MOST_NAMES]
+            alike = [name for unexpected in kind.unexpected[:5] for name in difflib.get_close_matches(unexpected[:60], known, n=1)]
+            return f" (did you mean {_listed(dict.fromkeys(alike))}?)" if alike else f" (known are {_listed(known[:10])})" if known else ""
+        case _:
+            takes = expected(place)
+            return f" (it takes {takes}; this is {got(error.instance)})" if takes else f" (this is {got(error.instance)})"
 
 
 def _inner(context: list[list[ValidationError]], depth: int) -> str:

@@ -89,7 +89,7 @@ class Contract:
         try:
             if self.validator.is_valid(value):
                 return
-            complaint = describe(self.validator.iter_errors(value) if self.explainable else ())
+            complaint = describe(self.validator.iter_errors(value) if self.explainable else (), self.input)
         except ValueError:  # its own bound of nesting
             complaint = "the input is nested too deeply"
         raise BadRequest(complaint)

@@ -17,6 +17,7 @@ from fornada.edge.event_stream import event
 from fornada.edge.json_bodies import fields_of, value_of
 from fornada.edge.multipart import read_multipart
 from fornada.edge.observer import Unobserved
+from fornada.edge.schema_hints import expected, got
 from fornada.edge.tasks import TASKS, task_of
 from fornada.edge.validation import Contract, compiled
 
@@ -136,9 +137,80 @@ def test_violations_name_fields_and_never_values():
         assert "secret" not in refusal.value.message and "77" not in refusal.value.message
     with pytest.raises(BadRequest) as refusal:
         contract("text-generation").check({})
-    assert refusal.value.message == (
+    assert refusal.value.message.startswith(
         "oneOf at '/' not met, 0 matches: required properties at '/' are 'prompt', required properties at '/' are 'messages'"
     )
+
+
+NUMBER = {"type": "integer", "minimum": 1, "maximum": 10, "examples": [3]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        (
+            {"properties": {"n": NUMBER}, "required": ["n"]},
+            {},
+            "required properties at '/' are 'n' (an integer from 1 to 10, for example 3)",
+        ),
+        (
+            {"properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": NUMBER}},
+            {"n": "three"},
+            "Type mismatch of '/n', 'string' not in 'integer' (it takes an integer from 1 to 10, for example 3; this is a string of 5 characters)",
+        ),
+        (
+            {"properties": {"n": NUMBER}},
+            {"n": 77},
+            "'/n': it is greater than the maximum of 10 (it takes an integer from 1 to 10, for example 3; this is an integer)",
+        ),
+        (
+            {
+                "properties": {
+                    "list": {
+                        "type": "array",
+                        "items": {"type": "object", "required": ["q"], "properties": {"q": {"description": "What is asked"}}},
+                    }
+                }
+            },
+            {"list": [{"q": 1}, {}]},
+            "required properties at '/list/1' are 'q' (What is asked)",
+        ),
+        ({"required": ["x"], "examples": [{"x": "y"}]}, {}, "required properties at '/' are 'x' (something like {\"x\": \"y\"})"),
+        (
+            {"properties": {"k": {"enum": ["red", "blue"]}}},
+            {"k": "rot"},
+            "'/k' must be one of 'red', 'blue' (it takes one of \"red\", \"blue\"; this is a string of 3 characters)",
+        ),
+        (
+            {"properties": {"prompt": {}, "seed": {}}, "additionalProperties": False},
+            {"promt": 1},
+            "no such properties at '/': 'promt' (did you mean 'prompt'?)",
+        ),
+        ({"properties": {"a": {}}, "additionalProperties": False}, {"zzz": 1}, "no such properties at '/': 'zzz' (known are 'a')"),
+        (
+            {"properties": {"t": {"type": "array", "minItems": 1, "maxItems": 2}}},
+            {"t": []},
+            "'/t': it has less than 1 item (it takes an array of 1 to 2 items; this is an array of 0 items)",
+        ),
+    ],
+)
+def test_a_violation_says_where_what_is_taken_and_what_came(schema: dict[str, Any], value: Any, message: str):
+    with pytest.raises(BadRequest) as refusal:
+        contract(**schema).check(value)
+    assert refusal.value.message == message
+
+
+@given(JSON, JSON)
+def test_a_hint_is_one_short_line_whatever_a_schema_says(schema: Any, value: Any):
+    """Schemas are hostile: their words are shown, cut and on one line."""
+    words = ("examples", "description", "enum", "const", "type", "minimum", "maxLength", "pattern", "format", "default")
+    for text in (*(expected({word: schema, "minItems": value}) for word in words), expected(dict.fromkeys(words, schema)), got(value)):
+        assert len(text) < 2000 and len(text.splitlines()) <= 1
+
+
+def test_what_a_picture_may_be_is_told_where_it_is_missing():
+    with pytest.raises(BadRequest, match=r"required properties at '/' are 'image' \(The picture.*base64"):
+        contract("image-classification").check({})
 
 
 def test_ten_thousand_violations_are_told_in_a_few_words():
