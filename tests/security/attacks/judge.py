@@ -71,8 +71,6 @@ class Outcome:
     broken: str = ""
     """It ended in a way that proves nothing about walls: the test must fail."""
     seconds: float = 0.0
-    disturbed: str = ""
-    """What else it did to the node, in words: a neighbour that doesn't answer, descriptors that stay open."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -62,6 +62,7 @@ class Scene:
         }
         self.told: Told = told
         self._heard = 0
+        self._changed: set[Path] = set()
 
     def _start(self, uid: int) -> "subprocess.Popen[bytes]":
         other: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": []} if uid >= 0 and os.geteuid() == 0 else {}
@@ -98,7 +99,8 @@ class Scene:
                 path.unlink()
         for path in self._files(self.artifacts):
             with open(path, "rb") as file:
-                if file.read(len(MARK)) == MARK.encode():
+                if file.read(len(MARK)) == MARK.encode() and path not in self._changed:
+                    self._changed.add(path)
                     found.append(f"{path} was changed")
         return found
 

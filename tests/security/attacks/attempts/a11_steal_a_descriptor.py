@@ -10,9 +10,14 @@ WALL = "ESRCH (own pids), EPERM (filter)"
 
 
 def attempt(context: Context, told: Told) -> Verdict:
-    def steal() -> str:
-        process = call("pidfd_open", told["neighbour_pid"], 0)
-        stolen = call("pidfd_getfd", process, told["neighbour_descriptor"], 0)
-        return secret_in(os.pread(stolen, 4096, 0))
+    def steal(pid: int, descriptor: int) -> int:
+        process = call("pidfd_open", pid, 0)
+        try:
+            return call("pidfd_getfd", process, descriptor, 0)
+        finally:
+            os.close(process)
 
-    return first_that_works({"pidfd_getfd": steal})
+    def read() -> str:
+        return secret_in(os.pread(steal(told["neighbour_pid"], told["neighbour_descriptor"]), 4096, 0))
+
+    return first_that_works({"neighbour": read, "parent": lambda: os.close(steal(os.getppid(), 0))})

@@ -46,8 +46,7 @@ def _pieces(part: str) -> Iterator[object]:
             area = mmap.mmap(-1, STEP)  # shared: no part of the data segment
             area.write(b"x" * STEP)
             yield area
-    descriptor = os.memfd_create("bomb")
-    with open(descriptor, "wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * STEP)
-            yield None
+    while True:
+        file = open(os.memfd_create("bomb"), "wb", buffering=0)  # noqa: SIM115 - it stays open
+        file.write(b"x" * STEP)
+        yield file
