@@ -49,9 +49,9 @@ class Node:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def get(self, path: str, *, query: Mapping[str, str] | None = None) -> Any:
-        """The JSON that `path` answers."""
-        return _json(self._send("GET", path, query=query))
+    def get(self, path: str, *, query: Mapping[str, str] | None = None, model: str = "") -> Any:
+        """The JSON that `path` answers. `model` is who the advice in a refusal talks about."""
+        return _json(self._send("GET", path, query=query, model=model))
 
     def text(self, path: str) -> str:
         """An answer that is no JSON."""

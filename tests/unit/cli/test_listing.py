@@ -2,6 +2,9 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
+
+import pytest
 
 from fornada.cli.output import ago
 from tests.unit.cli.conftest import Cli
@@ -105,26 +108,88 @@ def test_ps_says_when_nothing_runs(cli: Cli, node: FakeNode):
     assert cli("ps").stdout == "nothing runs; 'fornada models' shows what could\n"
 
 
-def test_why_begins_with_the_reason_and_goes_on_with_all_that_is_known(cli: Cli, node: FakeNode):
-    found = {
-        "model": "@a/b",
-        "state": "failed",
-        "summary": "the last load failed; it tries again in 4 s",
-        "queue": 0,
-        "last_failure": {"reason": "exit code 1", "last_line": "ImportError: x", "at": None},
-        "devices": [{"id": "cpu", "total_bytes": 1024**3, "reserved_bytes": 0}],
-        "residents": [],
-    }
-    node.on("GET", "/api/v1/models/@a/b/why", say(found))
+FAILED: dict[str, Any] = {
+    "model": "@a/b",
+    "version": "ab" * 32,
+    "state": "failed",
+    "step": "failed",
+    "summary": "It failed (exit code 1). It is tried again in 4 s at the earliest; a reset lets it try at once.",
+    "pinned": False,
+    "unloaded_by_operator": False,
+    "progress": {"phase": "loading", "text": "", "fraction": None},
+    "queue": {"waiting": 2, "in_flight": 0, "bound": 64, "oldest_s": 3.25},
+    "waits_for": "",
+    "last_failure": {
+        "kind": "load",
+        "reason": "exit code 1",
+        "last_line": "ImportError: x",
+        "failures": 3,
+        "crashes": 0,
+        "retry_in_s": 4.2,
+    },
+    "incoming": None,
+    "loads": 3,
+    "load_attempts": 3,
+    "residents": [
+        {"model": "@a/c", "state": "ready", "device": "cpu", "calls": 0, "kept": True, "idle_s": 30.2},
+        {"model": "@a/d", "state": "ready", "device": "cuda:0", "calls": 1, "kept": False, "idle_s": 0.0},
+    ],
+    "devices": [
+        {"id": "cpu", "total_bytes": 4 * 1024**3, "reserved_bytes": 1024**3, "used_bytes": 5, "foreign_bytes": 0, "state": "ok"},
+        {"id": "cuda:0", "total_bytes": 8 * 1024**3, "reserved_bytes": 0, "used_bytes": 0, "foreign_bytes": 1024**3, "state": "fenced"},
+    ],
+    "story": ["Wanted → building", "Built → spawning"],
+}
+
+
+def test_why_says_what_happened_what_comes_next_and_what_one_can_do(cli: Cli, node: FakeNode):
+    node.on("GET", "/api/v1/models/@a/b/why", say(FAILED))
     result = cli("why", "@a/b")
     assert result.stdout.splitlines() == [
-        "@a/b (failed): the last load failed; it tries again in 4 s",
-        "queue: 0",
-        "last failure: reason exit code 1, last line ImportError: x",
-        "devices:",
-        "  - id cpu, total 1 GiB",
+        "@a/b (failed): It failed (exit code 1). It is tried again in 4 s at the earliest; a reset lets it try at once.",
+        "went wrong  exit code 1",
+        "            3 loads failed in a row",
+        "            its last words: ImportError: x",
+        "comes next  in 4 s at the earliest it is tried again, once somebody asks for it; requests are refused until then",
+        "you can     fornada logs @a/b      what it printed",
+        "            fornada reset @a/b     try at once, after mending the cause",
+        "            fornada versions @a/b  which versions there are",
+        "requests    0 being answered, 2 waiting (at most 64 may), the first of them for 3.2 s",
+        "memory      cpu: 1 GiB of 4 GiB is promised to models",
+        "            cuda:0: nothing of 8 GiB is promised to models, 1 GiB taken by other programs; fenced: nothing is placed on it",
+        "beside it   @a/c is ready on cpu, idle for 30 s, kept loaded",
+        "            @a/d is ready on cuda:0, 1 request",
     ]
-    assert json.loads(cli("why", "@a/b", "--json").stdout) == found
+    assert json.loads(cli("why", "@a/b", "--json").stdout) == FAILED
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"last_failure": {**FAILED["last_failure"], "retry_in_s": None}}, "isn't tried again by itself"),
+        ({"last_failure": {**FAILED["last_failure"], "crashes": 2}}, "it died 2 times while it worked"),
+        ({"last_failure": {**FAILED["last_failure"], "time": "2026-01-02T03:04:05Z"}}, "2026-01-02T03:04:05Z ("),
+        ({"state": "ready", "last_failure": None}, "it stops when nobody has asked for it for a while"),
+        ({"state": "ready", "last_failure": None, "pinned": True}, "it stays loaded: it is pinned"),
+        ({"state": "ready", "last_failure": None, "since": "2026-01-02T03:04:05Z"}, "since"),
+        ({"state": "stopped", "last_failure": None}, "the next request brings it back"),
+        ({"state": "stopped", "last_failure": None, "unloaded_by_operator": True}, "min_instances neither"),
+        ({"state": "pending", "progress": {"phase": "building", "text": "numpy", "fraction": 0.5}}, "doing       building 50%: numpy"),
+        ({"state": "pending", "waits_for": "2 GiB on cuda:0, held by @a/c"}, "who holds the memory"),
+        ({"incoming": {"version": "cd" * 32, "state": "pending"}}, "version cdcdcdcdcdcd is pending, and takes over when it is ready"),
+    ],
+)
+def test_why_speaks_of_each_state(cli: Cli, node: FakeNode, changed: dict[str, object], said: str):
+    node.on("GET", "/api/v1/models/@a/b/why", say({**FAILED, **changed}))
+    assert said in cli("why", "@a/b").stdout
+
+
+@pytest.mark.parametrize(
+    "found", [{"state": "failed"}, {"state": "strange", "queue": 0, "devices": {}, "residents": [1], "last_failure": "x"}]
+)
+def test_why_says_what_it_can_of_an_answer_of_another_release(cli: Cli, node: FakeNode, found: dict[str, object]):
+    node.on("GET", "/api/v1/models/@a/b/why", say(found))
+    assert cli("why", "@a/b").stdout.startswith(f"@a/b ({found['state']}): no more is known")
 
 
 def test_nodes_shows_processes_and_isolation(cli: Cli, node: FakeNode):
