@@ -15,13 +15,14 @@ from tests.bounds import bound
 BROUGHT_BY_THE_MODEL = {"numpy", "PIL", "msgspec"}
 
 
-def test_the_keeper_imports_the_wire_and_the_standard_library_alone():
+def test_the_keeper_imports_the_wire_the_sandbox_and_the_standard_library_alone():
     allowed = sys.stdlib_module_names | {"fornada_sdk"}
     for path in files("fornada/keeper"):
         for line, name in imports(tree(path)):
             own = name.split(".")[:2] == ["fornada", "keeper"] or name == "fornada"
             assert own or name.split(".")[0] in allowed, f"{name_of(path)}:{line} imports {name}"
-            assert not name.startswith("fornada_sdk.") or name.startswith("fornada_sdk.wire"), f"{name_of(path)}:{line} imports {name}"
+            ours = name.startswith(("fornada_sdk.wire", "fornada_sdk.sandbox"))
+            assert not name.startswith("fornada_sdk.") or ours, f"{name_of(path)}:{line} imports {name}"
 
 
 def test_the_sdk_loads_with_the_standard_library_alone():

@@ -7,7 +7,7 @@ from tests.architecture.sources import dotted, files, imports, name_of, tree
 
 ERROR_STATUSES = {status.value for status in http.HTTPStatus if status.value >= 400}
 
-STARTS_PROCESSES = ("fornada/keeper/", "fornada_sdk/runner/zygote.py", "fornada/app/serve.py")
+STARTS_PROCESSES = ("fornada/keeper/", "fornada_sdk/runner/zygote.py", "fornada_sdk/sandbox/forking.py", "fornada/app/serve.py")
 
 # Files that may use one of the calls below although they aren't among those, each with the reason.
 EXCUSED: dict[str, set[str]] = {
