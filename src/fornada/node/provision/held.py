@@ -1,4 +1,8 @@
-"""One holder at a time of a key, over all processes on this machine: flock on a file, given up by the kernel on any death."""
+"""One holder at a time of a key, over all processes on this machine: flock on a file, given up by the kernel on any death.
+
+The file goes with its holder: there would be one for each artifact, environment and bundle that ever was. Only who holds it may remove
+it, and a lock counts only on the file that has the name at that moment: whoever opened the file before it was removed tries again.
+"""
 
 import asyncio
 import contextlib
@@ -9,6 +13,7 @@ from pathlib import Path
 
 POLL_S = 0.02
 LONGEST_POLL_S = 0.5
+TRIES = 100
 
 
 @contextlib.asynccontextmanager
@@ -24,7 +29,7 @@ async def held(path: Path) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        os.close(descriptor)
+        _give_up(path, descriptor)
 
 
 @contextlib.contextmanager
@@ -35,18 +40,36 @@ def held_if_free(path: Path) -> Iterator[bool]:
         yield descriptor is not None
     finally:
         if descriptor is not None:
-            os.close(descriptor)
+            _give_up(path, descriptor)
 
 
 def _try(path: Path) -> int | None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _ in range(TRIES):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _has_the_name(path, descriptor):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    return None  # others come and go faster than we look: as if it were held
+
+
+def _has_the_name(path: Path, descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        named, ours = os.stat(path), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def _give_up(path: Path, descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # before the lock is free: afterwards it might be the next holder's
+    os.close(descriptor)

@@ -75,6 +75,9 @@ def sweep(data_dir: Path, *, locks: Path) -> int:
                     if free:
                         remove(path)
                         count += 1
+    for path in _entries(locks):
+        with held_if_free(path):
+            pass  # it goes as it is given up
     for path in _entries(data_dir / "cache", hidden=True):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > FORGOTTEN_S:  # a resolver's folder has no lock of its own
