@@ -1,5 +1,6 @@
 """Small ONNX files, written field by field (onnx.proto3), so that no package is needed to make them."""
 
+import struct
 from collections.abc import Sequence
 
 FLOAT, INT64, STRING = 1, 7, 8
@@ -17,10 +18,21 @@ def identity_model(element: int) -> bytes:
     return model(node, [value("x", element, ["n"])], [value("y", element, ["n"])])
 
 
-def model(node: bytes, inputs: Sequence[bytes], outputs: Sequence[bytes]) -> bytes:
+def scaled_model(factor: float) -> bytes:
+    """y = x * factor, with x of shape [rows, 2] and the factor among the weights."""
+    node = text(1, "x") + text(1, "w") + text(2, "y") + text(4, "Mul")
+    weight = number(1, 1) + number(2, FLOAT) + text(8, "w") + message(9, struct.pack("<f", factor))
+    return model(node, [value("x", FLOAT, ["rows", 2])], [value("y", FLOAT, ["rows", 2])], weights=[weight])
+
+
+def model(node: bytes, inputs: Sequence[bytes], outputs: Sequence[bytes], weights: Sequence[bytes] = ()) -> bytes:
     """A ModelProto of one node: IR version 8, operator set 17."""
     graph = (
-        message(1, node) + text(2, "g") + b"".join(message(11, each) for each in inputs) + b"".join(message(12, each) for each in outputs)
+        message(1, node)
+        + text(2, "g")
+        + b"".join(message(5, each) for each in weights)
+        + b"".join(message(11, each) for each in inputs)
+        + b"".join(message(12, each) for each in outputs)
     )
     return number(1, 8) + message(7, graph) + message(8, number(2, 17))
 

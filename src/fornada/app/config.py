@@ -159,7 +159,7 @@ _NOT_NEGATIVE = {
 
 
 def _sizes(settings: Settings) -> list[tuple[str, str]]:
-    found = [("[node] log_bytes", settings.node.log_bytes), ("[server] max_bundle", settings.server.max_bundle)]
+    found = [("[node] log_bytes", settings.node.log_bytes), ("[node] packed_memory", settings.node.packed_memory), ("[server] max_bundle", settings.server.max_bundle)]
     if settings.node.disk_budget:
         found.append(("[node] disk_budget", settings.node.disk_budget))
     if settings.devices.cpu.budget:

@@ -26,6 +26,10 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long the keeper waits for a control plane before it ends everything."""
     disk_budget: str = ""
     """Bytes that environments, artifacts, bundles and the packages' cache may take together; empty: no bound but the disk's."""
+    packed_members: int = 64
+    """Models without code (engines onnx and litert) that share one process at most; 0: each has one of its own."""
+    packed_memory: str = "1GiB"
+    """Bound of the memory of one such process; what doesn't fit beside the others gets another."""
     log_bytes: str = "16MiB"
     """Bytes kept of one model's own output, and of the node's log."""
 

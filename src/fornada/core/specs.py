@@ -84,6 +84,8 @@ class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Copies under load (no effect yet: there is one at most)."""
     max_body: ByteCount = ByteCount(10 * MIB)
     """Largest body of a request."""
+    packed: bool = True
+    """May share its process with others of the same account and environment: for engines onnx and litert without code around them."""
 
 
 class ConvertSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -9,27 +9,18 @@ import shutil
 from collections import deque
 from typing import Any, Protocol, assert_never
 
-from fornada.core.errors import (
-    Busy,
-    Conflict,
-    DeadlinePassed,
-    DiskFull,
-    FornadaError,
-    LoadFailed,
-    NeverFits,
-    OutOfDeviceMemory,
-    RunnerDied,
-    Unavailable,
-)
+from fornada.core.errors import Busy, Conflict, DeadlinePassed, FornadaError, RunnerDied, Unavailable
 from fornada.core.lifecycle import events as e
 from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, step
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
 from fornada.core.ports import ProcessPort, SpawnRefused, Step, Version
+from fornada.node.hosts import Alone, Sharing
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
 from fornada.node.launch import Place, instance_id, launch
+from fornada.node.refusals import refusal
 from fornada.node.runner import Runner, describe_end
 from fornada.node.site import Site
 
@@ -77,6 +68,10 @@ class Instance:
         self.last_line = ""
         """What the last process that failed had said last on stderr."""
         self.peak_bytes = 0
+        self.host_crashes = 0
+        """Ends of shared processes while this instance was at work or coming up."""
+        self.alone_because = ""
+        """Why its last process was its own; empty: it was shared, or there was none."""
         self.ended_because = ""
         """Why nothing of it runs, in a word or a sentence; empty: it never ran."""
         self._device = ""
@@ -134,6 +129,7 @@ class Instance:
 
     def reset(self) -> None:
         self._trouble = None
+        self.host_crashes = 0
         self.tell(e.Reset())
 
     def retire(self, error: FornadaError) -> None:
@@ -144,6 +140,8 @@ class Instance:
     def adopt(self, process: ProcessPort, device: str) -> None:
         """Takes over a live process that a predecessor had started."""
         self._device = device
+        if host := process.memo.get("host"):
+            self._site.hosts.adopted(process.instance, host=str(host), group=str(process.memo.get("group")), pid=process.pid)
         self._take(process, device)
         self.tell(e.Adopted())
 
@@ -301,13 +299,18 @@ class Instance:
             attempt, count = self._home.starting()
             place = Place(id, str(scratch), device, site.devices.kind(device), attempt, count)
             provisioned = site.provision.provisioned(self.version, self._environment, self._artifacts)
+            use = Sharing(device=device, crashes=self.host_crashes, peak_bytes=self.peak_bytes)
+            seat = site.hosts.find(id, self.version, provisioned, use)
+            self.alone_because = seat.because if isinstance(seat, Alone) else ""
             scratch.mkdir(parents=True, mode=0o700)
-            process = await site.keeper.spawn(launch(self.version, provisioned, place, inherited=site.inherited, release=site.release))
+            ordered = launch(self.version, provisioned, place, seat=seat, inherited=site.inherited, release=site.release)
+            process = await site.keeper.spawn(ordered)
         except (SpawnRefused, FornadaError, OSError) as error:
             self.tell(e.SpawnFailed(site.now(), str(error)))
-            await self._remove_scratch(id)
+            await self._remove_scratch(id, site.hosts.left(id, well=False))
             return
         except BaseException as error:
+            site.hosts.left(id, well=False)
             self.tell(e.SpawnFailed(site.now(), f"internal fault: {type(error).__name__}: {error}"))
             raise
         self._take(process, device)
@@ -317,6 +320,7 @@ class Instance:
     def _take(self, process: ProcessPort, device: str) -> None:
         serving = self.version.spec.serving
         self.progress = Step("loading", "")
+        self._site.hosts.spawned(process.instance, pid=process.pid)
         self.runner = Runner(process, self, site=self._site, serving=serving, service_s=self.intake.service_s, device=device)
         self._site.tasks.start(self._watch(self.runner), name=f"watch {process.instance}")
 
@@ -324,17 +328,22 @@ class Instance:
         status = await runner.ended()
         self.last_line = runner.output.last_error_line()
         self._died_of = describe_end(status, last_line=self.last_line)
-        self.peak_bytes = max(self.peak_bytes, self.booked_bytes or status.max_rss_bytes)
+        self.peak_bytes = max(self.peak_bytes, self.booked_bytes or runner.grown_bytes or status.max_rss_bytes)
+        crashed = status.code != 0
+        emptied = self._site.hosts.left(runner.id, well=not crashed)
+        blameless = bool(runner.host) and crashed and not runner.is_suspect()
+        self.host_crashes += bool(runner.host) and crashed and not blameless
         used = {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}
         self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **used)
         self._site.devices.ended(runner.id, now=self._site.now())
-        self.tell(e.Exited(self._site.now(), self._died_of))
+        self.tell(e.Exited(self._site.now(), self._died_of, blameless))
         self.runner = None
         runner.close()
-        await self._remove_scratch(runner.id)
+        await self._remove_scratch(runner.id, emptied)
 
-    async def _remove_scratch(self, id: str) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._site.scratch / id, ignore_errors=True)
+    async def _remove_scratch(self, *names: str) -> None:
+        for name in filter(None, names):
+            await asyncio.to_thread(shutil.rmtree, self._site.scratch / name, ignore_errors=True)
 
     def _cut_off(self, cause: e.Cut) -> None:
         match cause:
@@ -389,6 +398,7 @@ class Instance:
 
     def _open_to_work(self) -> None:
         runner = self._process
+        self._site.hosts.loaded(runner.id)
         self.progress = Step("", "")
         self._say("instance.ready", instance=runner.id, pid=runner.pid, load_s=runner.facts.get("load_s"))
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
@@ -397,25 +407,7 @@ class Instance:
     # ---- node.intake.Decider
 
     def refusal(self, now: Instant) -> FornadaError | None:
-        life = self.life
-        failure = life.failure
-        if life.state is not State.FAILED or now >= failure.retry_at:
-            return None
-        retry_after_s = None if failure.retry_at == NEVER else failure.retry_at - now
-        match failure.kind:
-            case e.FailureKind.NEVER_FITS:
-                return NeverFits(f"{self.model} can't run on this node: it {failure.reason}")
-            case e.FailureKind.MEMORY:
-                return OutOfDeviceMemory(f"{self.model} ran out of memory while it loaded: {failure.reason}", retry_after_s=retry_after_s)
-            case e.FailureKind.PROVISION if isinstance(self._trouble, DiskFull):
-                return DiskFull(self._trouble.message, retry_after_s=retry_after_s)
-            case e.FailureKind.CRASH | e.FailureKind.FAULT:
-                text = f"{self.model} ended {life.crashes} times in a row without an answer: {failure.reason}"
-            case _:
-                text = f"{self.model} could not be loaded: {failure.reason}"
-        if self.last_line and self.last_line not in text:
-            text = f"{text}; last line on stderr: {self.last_line}"
-        return LoadFailed(text, retry_after_s=retry_after_s)
+        return refusal(self.model, self.life, now, trouble=self._trouble, last_line=self.last_line)
 
     def describe(self) -> str:
         if self.life.state is State.WAITING:

@@ -8,6 +8,7 @@ import msgspec
 
 from fornada.core.policy.placement import CPU
 from fornada.core.ports import Launch, Limits, Provisioned, Version
+from fornada.node.hosts import Alone, Seat
 
 ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from fornada_sdk.runner.main import main; main()"
 INHERITED_VARIABLES = (
@@ -36,6 +37,9 @@ THREAD_VARIABLES = (
 )
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 FILE_BYTES_LEAST = 64 * 1024**2
+OPEN_FILES = 1024
+MEMBER_FILES = 16
+"""Descriptors of one member of a shared process, with one control plane more than usual."""
 
 
 class Place(NamedTuple):
@@ -56,42 +60,52 @@ def instance_id(model: str, suffix: str) -> str:
     return f"{plain.strip('-')[:32] or 'model'}-{suffix}"
 
 
-def launch(version: Version, provisioned: Provisioned, place: Place, *, inherited: Mapping[str, str], release: str) -> Launch:
-    """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES."""
+def launch(
+    version: Version, provisioned: Provisioned, place: Place, *, seat: Seat | Alone, inherited: Mapping[str, str], release: str
+) -> Launch:
+    """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES. A Seat's process may be there
+    already; if not, it is made for all that will share it."""
     spec = version.spec
+    shared = seat if isinstance(seat, Seat) else None
+    home = shared.scratch if shared is not None else place.scratch
+    memory_bytes = shared.bound.memory_bytes if shared is not None else spec.resources.memory
     return Launch(
         instance=place.instance,
         argv=[provisioned.python, "-I", "-B", "-c", ENTRY, provisioned.sdk],
-        env=_environment(version, provisioned, place, inherited),
-        cwd=place.scratch,
+        env=_environment(version, provisioned, place.device, inherited, home=home, memory_bytes=memory_bytes),
+        cwd=home,
         limits=Limits(
-            memory_bytes=spec.resources.memory,
-            open_files=1024,
+            memory_bytes=memory_bytes,
+            open_files=OPEN_FILES + (shared.bound.members * MEMBER_FILES if shared is not None else 0),
             file_bytes=max(spec.resources.scratch, FILE_BYTES_LEAST),
         ),
-        assignment=_assignment(version, provisioned, place, release),
+        assignment={**_assignment(version, provisioned, place, release), "host": shared.host if shared is not None else ""},
         memo={
             "model": version.model,
             "version": version.digest,
             "account": version.account,
             "device": place.device,
             "load_count": place.load_count,
+            **({"host": shared.host, "group": shared.group} if shared is not None else {}),
         },
+        host=shared.host if shared is not None else "",
     )
 
 
-def _environment(version: Version, provisioned: Provisioned, place: Place, inherited: Mapping[str, str]) -> dict[str, str]:
+def _environment(
+    version: Version, provisioned: Provisioned, device: str, inherited: Mapping[str, str], *, home: str, memory_bytes: int
+) -> dict[str, str]:
     spec = version.spec
-    cache = os.path.join(place.scratch, "cache")
+    cache = os.path.join(home, "cache")
     threads = str(spec.resources.threads)
     return {
         "PATH": f"{os.path.dirname(provisioned.python)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
-        "HOME": place.scratch,
-        "TMPDIR": place.scratch,
+        "HOME": home,
+        "TMPDIR": home,
         "XDG_CACHE_HOME": cache,
-        "XDG_CONFIG_HOME": os.path.join(place.scratch, "config"),
-        "XDG_DATA_HOME": os.path.join(place.scratch, "data"),
+        "XDG_CONFIG_HOME": os.path.join(home, "config"),
+        "XDG_DATA_HOME": os.path.join(home, "data"),
         "VIRTUAL_ENV": provisioned.environment,
         # Caches of libraries that would otherwise look for a home or a network.
         "HF_HUB_OFFLINE": "1",
@@ -103,9 +117,9 @@ def _environment(version: Version, provisioned: Provisioned, place: Place, inher
         # Taking a whole card at the first use is nothing for a machine with many models.
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        **({"CUDA_VISIBLE_DEVICES": ""} if place.device == CPU else {}),
+        **({"CUDA_VISIBLE_DEVICES": ""} if device == CPU else {}),
         **dict.fromkeys(THREAD_VARIABLES, threads),
-        "MODEL_MEMORY_BYTES": str(spec.resources.memory),
+        "MODEL_MEMORY_BYTES": str(memory_bytes),
         **{name: inherited[name] for name in INHERITED_VARIABLES if name in inherited},
         **spec.env,
     }

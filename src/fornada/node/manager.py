@@ -16,13 +16,16 @@ import fornada
 from fornada.core.errors import Conflict, FornadaError, Unavailable, UnknownModel
 from fornada.core.lifecycle.model import RESTING
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
+from fornada.core.policy.packing import Bound
 from fornada.core.ports import CatalogPort, Clock, Health, KeeperPort, LogLine, ModelView, ProcessPort, ProvisionPort, StorePort, Version
 from fornada.core.requests import InferenceRequest, Sink, Ticket
+from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
 from fornada.node import views
 from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
+from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
 from fornada.node.model import Model
 from fornada.node.room import Room
@@ -93,6 +96,8 @@ class Manager:
         self._accepting = False
         self._draining = False
         self._beat_at = clock.now()
+        scratch = data_dir / "scratch"
+        packing = Bound(settings.packed_members, parse_size(settings.packed_memory))
         room = Room(devices, max_resident=settings.max_resident, now=clock.now, loop=loop)
         self._site = Site(
             clock=clock,
@@ -106,12 +111,13 @@ class Manager:
             settings=settings,
             wheel=Wheel(now=clock.now, loop=loop),
             room=room,
+            hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
             tasks=Tasks(telemetry.log),
-            scratch=data_dir / "scratch",
+            scratch=scratch,
             inherited=dict(inherited or {}),
             release=fornada.__version__,
             next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
-            new_suffix=lambda: secrets.token_hex(5),
+            new_suffix=_suffix,
         )
         self._measure()
 
@@ -141,7 +147,7 @@ class Manager:
         self._site.tasks.start(self._beat(), name="heartbeat")
         for entry in {entry.name: entry for entry in [*self._catalog.entries(LOCAL_ACCOUNT), *self._site.store.entries()]}.values():
             self._add(entry.name)
-        living = {process.instance for process in await self._adopt()}
+        living = {name for process in await self._adopt() for name in (process.instance, process.memo.get("host"))}
         self._site.tasks.start(self._sweep([path for path in left if path.name not in living]), name="sweep scratch")
         for model in list(self._models.values()):
             model.settle()
@@ -350,6 +356,10 @@ class Manager:
                 labels = (instance.model, instance.state.value)
                 counts[labels] = counts.get(labels, 0) + 1
         return list(counts.items())
+
+
+def _suffix() -> str:
+    return secrets.token_hex(5)
 
 
 def _draining() -> Unavailable:

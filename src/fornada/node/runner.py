@@ -59,6 +59,12 @@ class Runner:
         self.facts: dict[str, Any] = {}
         """READY's fields: load_s, warmup_s, streaming, tensors, pipelining."""
         self.granted_ahead = 0
+        self.host = str(process.memo.get("host") or "")
+        """Name of the process that it shares; empty: it has one of its own."""
+        self.grown_bytes = 0
+        """What the process grew by while this instance loaded, where it shares one."""
+        self.heard = False
+        """It has begun: its first word has come."""
         self._coming_up = True
         self._over = False
         self._orphans = 0
@@ -103,6 +109,10 @@ class Runner:
         self.link.close()
         self.process.forget()
 
+    def is_suspect(self) -> bool:
+        """Asked after its end: it was at work, or coming up, so that what ended a shared process may have been this instance."""
+        return bool(self.link.calls) or (self._coming_up and self.heard)
+
     def let_go(self) -> None:
         """Reads and writes no more; the process goes on."""
         if self._hanging is not None:
@@ -113,6 +123,7 @@ class Runner:
     # ---- what the wire tells
 
     def greeted(self, hello: dict[str, Any]) -> None:
+        self.heard = True
         wire, instance, state = hello.get("wire"), hello.get("instance"), hello.get("state")
         if not isinstance(wire, int) or wire > WIRE_VERSION:
             raise ProtocolError(f"it speaks version {wire} of the wire, this release speaks {WIRE_VERSION}")
@@ -147,6 +158,8 @@ class Runner:
         self._coming_up = False
         self.facts = {key: ready[key] for key in ("streaming", "tensors") if key in ready}
         self.facts |= {key: ready[key] for key in ("load_s", "warmup_s") if _is_duration(ready.get(key))}
+        grown = ready.get("grown_bytes")
+        self.grown_bytes = grown if isinstance(grown, int) and 0 <= grown <= BYTES_MOST else 0
         granted = ready.get("pipelining")
         working = self._serving.concurrency * self._serving.max_batch
         self.granted_ahead = max(0, granted - working) if isinstance(granted, int) else 0

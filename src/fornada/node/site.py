@@ -10,6 +10,7 @@ from fornada.core.ports import Clock, KeeperPort, ProvisionPort, StorePort
 from fornada.core.settings import NodeSettings
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
+from fornada.node.hosts import Hosts
 from fornada.node.room import Room
 from fornada.node.tasks import Tasks
 from fornada.telemetry import Telemetry
@@ -31,6 +32,7 @@ class Site:
     settings: NodeSettings
     wheel: Wheel
     room: Room
+    hosts: Hosts
     tasks: Tasks
     scratch: Path
     """Folder in which every instance gets a directory of its own."""

@@ -9,6 +9,7 @@ from fornada.core.names import Instant
 from fornada.core.ports import ModelView
 from fornada.node.instance import Instance
 from fornada.node.model import Model
+from fornada.node.runner import Runner
 from fornada.node.site import Site
 from fornada.telemetry.times import rfc3339
 
@@ -66,6 +67,11 @@ def why(model: Model, site: Site) -> dict[str, Any]:
         "waits_for": site.room.reasons.get(current.key, "") if current.state is State.WAITING else "",
         "last_failure": last_failure(current, site),
         "incoming": incoming(model, site),
+        "process": {
+            "host": current.runner.host if current.runner is not None else "",
+            "others": site.hosts.others(current.runner.id) if current.runner is not None else 0,
+            "alone_because": current.alone_because,
+        },
         "loads": model.loads,
         "load_attempts": model.attempts,
         "residents": residents(site),
@@ -109,7 +115,7 @@ def _of_current(model: Model, site: Site) -> str:
             return f"{what} ({doing})." if doing else f"{what}."
         case State.READY:
             runner = current.runner
-            where = f"on {runner.device}, pid {runner.pid}" if runner else ""
+            where = f"on {runner.device}, pid {runner.pid}{_shared(runner, site)}" if runner else ""
             return f"It is ready {where}: {in_flight(current)} requests in flight, {queued(current)} waiting."
         case State.ASLEEP:
             return "It sleeps: its process waits without device memory. The next request wakes it."
@@ -117,6 +123,13 @@ def _of_current(model: Model, site: Site) -> str:
             return f"It stops: {_cause(current)}. {in_flight(current)} requests still run."
         case State.FAILED:
             return _of_failed(current, site)
+
+
+def _shared(runner: Runner, site: Site) -> str:
+    if not runner.host:
+        return ""
+    others = site.hosts.others(runner.id)
+    return f", a process that it shares with {others} other{'s' if others != 1 else ''}" if others else ", a process that others may share"
 
 
 def _cause(instance: Instance) -> str:
@@ -188,11 +201,12 @@ def instance_view(instance: Instance) -> dict[str, Any]:
         "pid": runner.pid,
         "state": outside(instance.state) if instance.state in WITH_PROCESS else "stopping",
         "device": runner.device,
-        "resident_bytes": instance.booked_bytes or resident_bytes(runner.pid),
+        "resident_bytes": held_bytes(instance),
         "in_flight": in_flight(instance),
         "queued": queued(instance),
         "loads": runner.load_count,
         "version": instance.version.digest,
+        "host": runner.host,
     }
 
 
@@ -214,8 +228,15 @@ def declared_bytes(instance: Instance) -> int:
 
 def peak_bytes(instance: Instance) -> int:
     """The most that a process of it has held on its device: booked, or host memory as the kernel counted it."""
-    living = instance.booked_bytes or (resident_bytes(instance.runner.pid) if instance.runner is not None else 0)
-    return max(instance.peak_bytes, living)
+    return max(instance.peak_bytes, held_bytes(instance))
+
+
+def held_bytes(instance: Instance) -> int:
+    """What it holds on its device: booked, or host memory. In a process that it shares: what that grew by while it loaded."""
+    runner = instance.runner
+    if runner is None:
+        return 0
+    return instance.booked_bytes or (runner.grown_bytes if runner.host else resident_bytes(runner.pid))
 
 
 def last_used(model: Model, site: Site) -> str | None:
@@ -241,10 +262,8 @@ def residents(site: Site) -> list[dict[str, Any]]:
 
 
 def device_views(site: Site) -> list[dict[str, Any]]:
-    held = 0
-    for instance in site.room.residents():
-        if isinstance(instance, Instance) and instance.runner is not None:
-            held += resident_bytes(instance.runner.pid)
+    runners = [instance.runner for instance in site.room.residents() if isinstance(instance, Instance)]
+    held = sum(map(resident_bytes, {runner.pid for runner in runners if runner is not None}))
     return site.devices.views(reserved=site.room.reserved(), resident_bytes=held, now=site.now())
 
 

@@ -206,10 +206,13 @@ class Life(RuleBasedStateMachine):
         self.tell(e.TimeUp())
 
     @precondition(lambda self: self.process)
-    @rule()
-    def the_process_ends(self):
+    @rule(blameless=st.booleans())
+    def the_process_ends(self, blameless):
         self.process = False
-        self.tell(e.Exited(self.now, "exit code 1"))
+        before = self.life
+        self.tell(e.Exited(self.now, "exit code 1", blameless))
+        if blameless and before.state is not State.STOPPING:
+            assert (self.life.failures, self.life.crashes) == (before.failures, before.crashes), "it paid for another's end"
 
     # ---- what always holds
 

@@ -49,7 +49,7 @@ from fornada.core.lifecycle.events import (
     Wanted,
     Withdraw,
 )
-from fornada.core.lifecycle.model import NEVER, IllegalTransition, ModelLife, State, Terms, outside, step
+from fornada.core.lifecycle.model import NEVER, IllegalTransition, ModelLife, State, Terms, Wish, outside, step
 from fornada.core.policy.backoff import FREE_CRASHES
 
 TERMS = Terms(load_timeout_s=300.0, kill_s=5.0, backoff_s=1.0)
@@ -221,6 +221,15 @@ def test_a_crash_under_a_request_costs_no_waiting():
     assert life.state is State.STOPPED
     assert commands == [ClearTimer(), CloseToWork(), CutOff(Cut.DIED), Release(), Announce(Outcome.CRASHED)]
     assert after(Wanted(5.0), life=life)[0].state is State.BUILDING
+
+
+def test_the_end_of_a_shared_process_is_no_failure_of_who_did_nothing_there():
+    life, commands = after(*READY, Served(), Exited(5.0, "signal 11", blameless=True))
+    assert (life.state, life.crashes, life.failure.kind) == (State.STOPPED, 0, FailureKind.NONE)
+    assert commands == [ClearTimer(), CloseToWork(), CutOff(Cut.DIED), Release(), Announce(Outcome.STOPPED)]
+    life, commands = after(*UP, Exited(5.0, "signal 11", blameless=True))
+    assert (life.state, life.wish, life.failures) == (State.BUILDING, Wish.RUNNING, 0), "its load begins anew"
+    assert commands == [ClearTimer(), Release(), Announce(Outcome.STOPPED), BuildEnvironment()]
 
 
 def test_a_model_that_crashes_over_and_over_without_an_answer_waits_in_the_end():

@@ -166,6 +166,8 @@ class Exited:
 
     now: Instant
     reason: str
+    blameless: bool = False
+    """Its process was shared, and ended while the instance did nothing."""
 
 
 Event = (

@@ -395,6 +395,12 @@ def _exited(life: ModelLife, event: Exited) -> Next:
         return _ended(life, replace(life.ending, reason=reason, at=event.now), ClearTimer(), Release())
     if life.state is State.DRAINING:
         return _ended(life, Failure(), ClearTimer(), *_closing(life, Cut.DIED), Release())
+    if event.blameless:
+        over, told = _ended(life, Failure(), ClearTimer(), *_closing(life, Cut.DIED), Release())
+        if life.state not in COMING_UP:
+            return over, told
+        begun, more = _start(over, Wish.RUNNING)  # its own load hadn't begun
+        return begun, (*told, *more)
     kind = FailureKind.LOAD if life.state in COMING_UP else FailureKind.CRASH
     return _ended(life, Failure(kind, event.reason, event.now), ClearTimer(), *_closing(life, Cut.DIED), Release())
 

@@ -1,0 +1,156 @@
+"""The processes that instances share, as this control plane knows them: who is in which, and what is still expected of them.
+
+A host's name is used once. It is the keeper's key too, and the name of the directory that the process calls its home.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from fornada.core.policy.packing import Bound, HostRoom, alone_because, choose_host, expected_bytes, too_large_because
+from fornada.core.ports import Provisioned, Version
+
+PAGE_BYTES = 4096
+FILES_MOST = 500
+"""Looked at for a guess: a folder of many files must not hold up the loop."""
+
+
+class Seat(NamedTuple):
+    """What an instance that shares a process is started with."""
+
+    host: str
+    group: str
+    scratch: str
+    """The host's own directory."""
+    bound: Bound
+
+
+class Alone(NamedTuple):
+    """An instance that has a process of its own."""
+
+    because: str
+
+
+class Sharing(NamedTuple):
+    """What decides about an instance beside its spec."""
+
+    device: str
+    crashes: int
+    """Of shared processes, under its own work."""
+    peak_bytes: int
+    """The most it took before; 0: it never ran."""
+
+
+@dataclass(slots=True)
+class _Host:
+    group: str
+    members: dict[str, int] = field(default_factory=dict)
+    """Instance -> bytes that it is still expected to take; 0 once it is loaded, and counted with the process."""
+    pid: int = 0
+    open: bool = True
+
+
+class Hosts:
+    """Changed by instances as they come and go."""
+
+    def __init__(self, *, bound: Bound, scratch: Path, new_suffix: Callable[[], str]) -> None:
+        self.bound = bound
+        self._scratch = scratch
+        self._new_suffix = new_suffix
+        self._hosts: dict[str, _Host] = {}
+        self._of: dict[str, str] = {}
+
+    def find(self, instance: str, version: Version, provisioned: Provisioned, use: Sharing) -> Seat | Alone:
+        """Its place in a process that others share, or why it has one of its own. Raises OSError."""
+        because = alone_because(version.spec, device=use.device, host_crashes=use.crashes, bound=self.bound)
+        if because:
+            return Alone(because)
+        weights = weights_bytes(provisioned)
+        expected = expected_bytes(weights_bytes=weights, peak_bytes=use.peak_bytes)
+        if because := too_large_because(expected, bound=self.bound):
+            return Alone(because)
+        return self._seat(instance, group_of(version, provisioned), expected)
+
+    def _seat(self, instance: str, group: str, expected: int) -> Seat:
+        """In a new process where none of the group has room. Raises OSError."""
+        rooms = [
+            HostRoom(name, len(host.members), sum(host.members.values()) + data_bytes(host.pid))
+            for name, host in self._hosts.items()
+            if host.open and host.group == group
+        ]
+        name = choose_host(rooms, expected=expected, bound=self.bound) or f"host-{self._new_suffix()}"
+        host = self._hosts.setdefault(name, _Host(group))
+        host.members[instance] = expected
+        self._of[instance] = name
+        scratch = self._scratch / name
+        scratch.mkdir(parents=True, mode=0o700, exist_ok=True)
+        return Seat(name, group, str(scratch), self.bound)
+
+    def adopted(self, instance: str, *, host: str, group: str, pid: int) -> None:
+        """A predecessor had put it there."""
+        self._hosts.setdefault(host, _Host(group)).members[instance] = 0
+        self._of[instance] = host
+        self.spawned(instance, pid=pid)
+
+    def spawned(self, instance: str, *, pid: int) -> None:
+        if (name := self._of.get(instance)) is not None:
+            self._hosts[name].pid = pid
+
+    def loaded(self, instance: str) -> None:
+        """What it takes is part of what the process holds from here on."""
+        if (name := self._of.get(instance)) is not None:
+            self._hosts[name].members[instance] = 0
+
+    def left(self, instance: str, *, well: bool) -> str:
+        """It has ended, or never began; not `well`: with its host. Returns the host's name where it was the last one there."""
+        name = self._of.pop(instance, None)
+        if name is None:
+            return ""
+        host = self._hosts[name]
+        del host.members[instance]
+        host.open = host.open and well
+        if host.members:
+            return ""
+        del self._hosts[name]
+        return name
+
+    def host_of(self, instance: str) -> str:
+        """Empty: it has a process of its own."""
+        return self._of.get(instance, "")
+
+    def others(self, instance: str) -> int:
+        """How many share its process with it."""
+        name = self._of.get(instance)
+        return len(self._hosts[name].members) - 1 if name is not None else 0
+
+
+def group_of(version: Version, provisioned: Provisioned) -> str:
+    """Who may meet in one process: the same account, environment and release of the SDK."""
+    return f"{version.account}|{provisioned.environment}|{provisioned.sdk}"
+
+
+def weights_bytes(provisioned: Provisioned) -> int:
+    """Of all that the engine could load: the artifacts, and the first FILES_MOST files of the folder."""
+    total = 0
+    for path in itertools.chain(provisioned.artifacts.values(), itertools.islice(_files(provisioned.folder), FILES_MOST)):
+        try:
+            total += os.path.getsize(path)
+        except OSError:
+            pass  # the load will say what is wrong with it
+    return total
+
+
+def _files(folder: str) -> Iterator[str]:
+    for place, _, names in os.walk(folder):
+        yield from (os.path.join(place, name) for name in names)
+
+
+def data_bytes(pid: int) -> int:
+    """A process' data segment, which its bound is kept on; 0 where there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[5]) * PAGE_BYTES if pid else 0
+    except (OSError, ValueError, IndexError):
+        return 0
