@@ -104,6 +104,12 @@ class Metrics(Collector):
         self.load_seconds = Spreads("fornada_model_load_seconds", "Seconds from the start of a runner until it was ready.", ["model"])
         self.evictions = Counts("fornada_evictions", "Instances ended for another reason than an operator's wish.", ["model", "reason"])
         self.orphaned = Counts("fornada_requests_orphaned", "Answers of runners that nobody waits for any more.", [])
+        self.outbound_connections = Counts(
+            "fornada_outbound_connections",
+            "Connections that models asked for by what became of them (closed, broken, idle, stopped, refused, failed, busy).",
+            ["model", "outcome"],
+        )
+        self.outbound_bytes = Counts("fornada_outbound_bytes", "Bytes between models and the hosts that they name.", ["model", "direction"])
         self.queue_length = Gauge("fornada_queue_length", "Requests that wait for an instance.", ["model"])
         self.instances = Gauge("fornada_instances", "Instances by state.", ["model", "state"])
         self.device_bytes = Gauge("fornada_device_bytes", "Bytes of a device by kind (total, reserved, used, foreign).", ["device", "kind"])
