@@ -219,6 +219,40 @@ EXAMPLES: Sequence[Example] = (
     _json("forget", "drop the record", Kind.FORGET, {"instance": "probe-1a2b"}),
     _json("drain", "the node is to stop", Kind.DRAIN, {"reason": "SIGTERM", "deadline_s": 30.0}),
     _json("serving", "requests are accepted", Kind.SERVING, {"url": "http://127.0.0.1:8250", "ready": True}),
+    # keeper <-> zygote
+    _json(
+        "warm",
+        "everything is imported",
+        Kind.WARM,
+        {"modules": ["numpy", "random"], "failed": {"nothing": "ModuleNotFoundError: nothing"}, "threads": 1, "import_s": 0.25},
+    ),
+    _json("unfit", "no zygote", Kind.UNFIT, {"reason": "the import of mine left 2 threads running"}),
+    _json(
+        "fork",
+        "a runner without walls, with four descriptors",
+        Kind.FORK,
+        {
+            "name": "probe-1a2b",
+            "apart": False,
+            "spare": False,
+            "env": {"PATH": "/bin"},
+            "cwd": "/data/scratch/probe-1a2b",
+            "limits": LIMITS,
+        },
+    ),
+    _json("forked", "with its pidfd", Kind.FORKED, {"name": "probe-1a2b"}),
+    _json(
+        "gone",
+        "killed",
+        Kind.GONE,
+        {"name": "probe-1a2b", "status": None, "signal": 9, "max_rss_bytes": 1 << 20, "cpu_s": 1.5},
+    ),
+    _json(
+        "take",
+        "a spare becomes an instance",
+        Kind.TAKE,
+        {"name": "probe-1a2b", "plan": {"namespaces": ["mounts"]}, "env": {"PATH": "/bin"}, "cwd": "/data/scratch/probe-1a2b"},
+    ),
 )
 
 

@@ -39,10 +39,14 @@ def main() -> NoReturn:
     """Runs until the end of the instance."""
     sock = socket.socket(fileno=KEEPER_FD)
     os.set_inheritable(KEEPER_FD, False)
-    keeper = Channel(sock, queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=8)
+    begin(Channel(sock, queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=8))
+
+
+def begin(keeper: Channel, messages: list[Message] | None = None) -> NoReturn:
+    """The same in a process that has its channel already, and perhaps `messages` that came over it."""
     output = capture()
     faulthandler.enable(file=2)
-    messages = receive_first(keeper)
+    messages = messages or receive_first(keeper)
     if messages[0].kind == Kind.JOIN:
         from fornada_sdk.runner.host import Host  # most runners are none
 

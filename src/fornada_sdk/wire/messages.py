@@ -1,9 +1,10 @@
 """The closed set of messages between control plane, keeper and runner.
 
-Three conversations, each on SEQPACKET sockets:
+Four conversations, each on SEQPACKET sockets:
 
     control plane <-> runner   requests, answers, streams, life (one socket pair for each control plane that attaches)
     keeper        ->  runner   ASSIGN or JOIN (what to run), ATTACH (a socket to a control plane, as SCM_RIGHTS), STOP
+    keeper       <->  zygote   WARM, FORK, FORKED, GONE; and TAKE to a runner that was forked ahead of need
     control plane <-> keeper   WELCOME, SPAWN, BUILD, SIGNAL, EXITED ... (JSON, some with descriptors)
 
 Heads are JSON objects in UTF-8: they are small, and both ends have a fast reader in their standard library. Bodies are
@@ -72,6 +73,15 @@ class Kind(enum.IntEnum):
     FORGET = 72  # control plane: JSON instance or build: its end is known, drop the record
     DRAIN = 73  # keeper: JSON reason, deadline_s: the node is to stop
     SERVING = 74  # control plane: JSON url, ready: it accepts requests
+    # keeper <-> zygote
+    WARM = 80  # zygote: JSON modules, failed: {module: why}, threads, import_s: it forks from now on
+    UNFIT = 81  # zygote: JSON reason: what it has imported leaves threads, which no child would have
+    # keeper: JSON name, apart, env, cwd, and plan (fornada_sdk/sandbox/plan_json.py) or, if it isn't apart, limits; spare, if it is to
+    # wait for TAKE. Descriptors: /dev/null, output, the runner's channel, its report, and those that the plan counts
+    FORK = 82
+    FORKED = 83  # zygote: JSON name; its pidfd. Or JSON name, reason, and no descriptor
+    GONE = 84  # zygote: JSON name, status (exit code or null), signal (or null), max_rss_bytes, cpu_s: it has been reaped
+    TAKE = 85  # keeper, to a spare on its own channel: JSON name, plan, env, cwd; the descriptors that the plan counts
 
 
 OK_HEAD = b"{}"

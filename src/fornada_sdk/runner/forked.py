@@ -1,0 +1,133 @@
+"""A runner that a zygote has forked: what it makes of itself between the fork and the runner's own code.
+
+A spare does what isn't any model's first, waits, and does the rest when it is given to one:
+
+    FORK -> descriptors -> walls -> a new process' environment, seeds, threads -> runner.main
+    FORK -> descriptors -> first half of the walls -> (TAKE) -> second half -> the same
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from fornada_sdk.runner.main import ASSIGNMENT_BYTES, begin
+from fornada_sdk.sandbox import enter, limits, plan, plan_json, syscalls
+from fornada_sdk.sandbox.enter import EnterFailed
+from fornada_sdk.sandbox.plan import BadPlan
+from fornada_sdk.wire.channel import Channel, Message
+
+FAILED_EXIT = 127
+LOST_EXIT = 70
+CHANNEL_FD, REPORT_FD, ZYGOTE_FD, FIRST_FD = 3, 4, 5, 6
+DESCRIPTORS = 250
+REPORT_LONGEST = 1000
+_BLAS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads64_", "openblas_set_num_threads")
+_OPENMP = ("omp_set_num_threads",)
+_MKL = ("MKL_Set_Num_Threads",)
+_LIBRARIES = (("openblas", _BLAS), ("libgomp", _OPENMP), ("libiomp", _OPENMP), ("libomp", _OPENMP), ("mkl_rt", _MKL))
+
+
+def become(order: Mapping[str, Any], descriptors: Sequence[int], *, zygote: int) -> NoReturn:
+    """`descriptors` are FORK's: /dev/null, output, channel, report, then the plan's. `zygote` is the parent's pidfd. Never returns."""
+    null, output, channel, report, *planned = descriptors
+    _place((null, output, output, channel, report, zygote, *planned))
+    messages: list[Message] | None = None
+    keeper = Channel(_channel(), queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=DESCRIPTORS)
+    try:
+        mine = range(FIRST_FD, FIRST_FD + len(planned))
+        _wall_in(order, mine)
+        os.chdir(order["cwd"])
+    except (EnterFailed, BadPlan, OSError) as error:
+        os.write(REPORT_FD, str(error).encode(errors="replace")[:REPORT_LONGEST])
+        os._exit(FAILED_EXIT)
+    settle(order["env"], order["name"])
+    os.close(ZYGOTE_FD)
+    os.close(REPORT_FD)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    begin(keeper, messages)
+
+
+def _wall_in(order: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    os.umask(0o022)
+    if order["apart"]:
+        enter.enter(plan_json.load(order["plan"]), descriptors, parent=ZYGOTE_FD)
+    else:
+        os.setsid()
+        syscalls.die_with_parent()
+        limits.apply(plan.Limits(**order["limits"]))
+
+
+def _channel() -> socket.socket:
+    os.set_inheritable(CHANNEL_FD, False)
+    return socket.socket(fileno=CHANNEL_FD)
+
+
+def _place(descriptors: Sequence[int]) -> None:
+    """Descriptor i becomes `descriptors[i]`, everything above is closed: what the zygote has is nothing for a child."""
+    copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, len(descriptors)) for descriptor in descriptors]
+    for number, copy in enumerate(copies):
+        os.dup2(copy, number, inheritable=number < CHANNEL_FD)
+    syscalls.close_from(len(descriptors))
+
+
+# ---- what a new process would have of its own -----------------------------------------------------------------------------------
+
+
+def settle(env: Mapping[str, str], name: str) -> None:
+    """What an exec would have made new, and a fork has copied: environment, chance, names, counts of threads."""
+    os.environ.clear()
+    os.environ.update(env)
+    reseed()
+    set_threads(int(env.get("OMP_NUM_THREADS", "1")))
+    with contextlib.suppress(OSError):
+        syscalls.set_name(name[-15:])
+
+
+def reseed() -> None:
+    """Chance must not be a sibling's. Python's own `random` sees to that itself, at the fork."""
+    modules = sys.modules
+    if "numpy.random" in modules:
+        modules["numpy.random"].seed()
+    if "torch" in modules:
+        modules["torch"].seed()
+    if "tempfile" in modules:
+        vars(modules["tempfile"])["_name_sequence"] = None  # it looks at the pid, which is 1 in all of them
+    if "ssl" in modules:
+        modules["ssl"].RAND_add(os.urandom(32), 32.0)  # so does OpenSSL
+
+
+def set_threads(count: int) -> None:
+    """For libraries that read their variable when they were loaded, which was with 1."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+    if count == 1:
+        return
+    for path in _mapped():
+        for part, functions in _LIBRARIES:
+            if part in os.path.basename(path):
+                _call_first(path, functions, count)
+
+
+def _call_first(path: str, functions: Sequence[str], count: int) -> None:
+    with contextlib.suppress(OSError):
+        library = ctypes.CDLL(path)
+        for name in functions:
+            function = getattr(library, name, None)
+            if function is not None:
+                function(ctypes.c_int(count))
+                return
+
+
+def _mapped() -> list[str]:
+    """Files of the shared libraries in this process."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if ".so" in line and "/" in line}
+    return sorted(paths)
