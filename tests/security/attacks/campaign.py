@@ -7,8 +7,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tests.bounds import bound
@@ -79,7 +80,7 @@ class Campaign:
     def run(self, attempt: Attempt) -> Iterator[Outcome]:
         """Its outcomes, one for each part."""
         if hasattr(attempt.module, "bundles"):
-            yield self._timed(attempt, "", lambda: self._deploys(attempt))
+            yield self._timed(attempt, "", partial(self._deploys, attempt))
             return
         name = model_name(attempt)
         weights = self.sources / attempt.name
@@ -89,13 +90,13 @@ class Campaign:
             make_poison(self.index, self.scene.told, at_import)
         self.node.deploy(name, archive(bundle(attempt, self.scene.told, weights)))
         for part in attempt.parts:
-            yield self._timed(attempt, part, lambda part=part: self._strikes(attempt, name, part))
+            yield self._timed(attempt, part, partial(self._strikes, attempt, name, part))
         self.node.remove(name)
 
-    def _timed(self, attempt: Attempt, part: str, act: "object") -> Outcome:
+    def _timed(self, attempt: Attempt, part: str, act: Callable[[], Outcome]) -> Outcome:
         began = time.monotonic()
         try:
-            outcome: Outcome = act()  # type: ignore[operator]
+            outcome = act()
         except (AssertionError, OSError, ValueError) as error:
             outcome = Outcome(attempt.name, part, False, "", broken=f"{type(error).__name__}: {str(error)[:2000]}")
         return replace(outcome, seconds=round(time.monotonic() - began, 2))

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+from collections.abc import Callable
 
 _MACHINE = platform.machine()
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -53,14 +54,14 @@ def call(name: str, *arguments: "int | bytes | ctypes.Array[ctypes.c_char]") -> 
     return result
 
 
-def in_a_child(attempt: "object") -> None:
+def in_a_child(attempt: Callable[[], object]) -> None:
     """Runs `attempt` in a forked child, whose OSError is raised here: for what would change this process for good."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         number = 255
         try:
-            attempt()  # type: ignore[operator]
+            attempt()
             number = 0
         except OSError as error:
             number = error.errno or 255

@@ -30,7 +30,8 @@ PARTS = (
     "link endless body",
 )
 PATIENCE_S = 3.0
-ENDLESS_PARTS, PART_BYTES = 3000, 60_000
+ENDLESS_PARTS, PART_BYTES = 5000, 60_000
+"""More than the largest answer that a model may give."""
 
 
 def packets(what: str) -> Iterator[bytes]:

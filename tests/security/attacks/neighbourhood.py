@@ -1,0 +1,174 @@
+"""What an attack on what all share does to a model next door: its latencies in turns, without and with the attack.
+
+Arguments: the folder to work in, the isolation level, the uid of the node (-1: the one who asks), and which attack. Prints JSON.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.bounds import bound
+from tests.harness.bundles import archive
+from tests.harness.client import Response
+from tests.harness.node import Node, NodeFailed, run_path
+from tests.security.attacks.bundle import bundle, model_name
+from tests.security.attacks.campaign import Campaign
+from tests.security.attacks.judge import named
+from tests.security.attacks.runs import UNAVAILABLE
+
+NEIGHBOUR, HOG = "@attack/neighbour", "@attack/hog"
+ATTACKS = {
+    "memory": ("a30_memory_bomb", "mapping"),
+    "processes": ("a29_fork_bomb", ""),
+    "disk": ("a31_fill_the_disk", "many files"),
+    "output": ("a41_flood_the_log", "lines"),
+    "one line": ("a41_flood_the_log", "one line"),
+}
+SPIN = "spin"
+"""No attack of the list: processes that spin. Without a share of CPU time for each model the neighbour must feel them."""
+SAMPLES, ROUNDS = 250, 4
+RATIO_MOST = 1.5
+WORK = "def handle_request(request, context):\n    return sum(range(150_000))\n"
+SPINNING = """
+import os, signal, time
+
+def handle_request(request, context):
+    children = []
+    for _ in range(4 * (os.cpu_count() or 1)):
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()  # the scheduler shares by session first
+            signal.alarm(20)
+            while True:
+                pass
+        children.append(pid)
+    time.sleep(3)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return "spun"
+"""
+
+
+@dataclass
+class Measured:
+    """What came of it."""
+
+    ratios: list[float] = field(default_factory=list)
+    """p99 with the attack over p99 without, of each round."""
+    medians: list[float] = field(default_factory=list)
+    answers: list[tuple[int, int, str]] = field(default_factory=list)
+    """(HTTP status, error code or 0, words) of each call of the attacker."""
+    refused: int = 0
+    """Calls of the neighbour that weren't answered well."""
+    same_process: bool = True
+
+
+def p99(samples: list[float]) -> float:
+    return sorted(samples)[int(len(samples) * 0.99)]
+
+
+def measure(node: Node, attack: "Attacker") -> Measured:
+    """Turns of SAMPLES calls, in pairs, until one pair is within RATIO_MOST: noise of the machine doesn't hit every pair, an attack does."""
+    measured = Measured()
+    pids = node.pids(NEIGHBOUR)
+    _turn(node, measured)
+    for _ in range(ROUNDS):
+        without = _turn(node, measured)
+        attack.begin()
+        attacked = _turn(node, measured)
+        attack.end()
+        measured.ratios.append(round(p99(attacked) / p99(without), 2))
+        measured.medians.append(round(sorted(attacked)[SAMPLES // 2] / sorted(without)[SAMPLES // 2], 2))
+        if measured.ratios[-1] <= RATIO_MOST:
+            break
+    measured.same_process = node.pids(NEIGHBOUR) == pids
+    measured.answers = attack.answers
+    return measured
+
+
+def _turn(node: Node, measured: Measured) -> list[float]:
+    took = []
+    with node.connect(timeout_s=20) as connection:
+        for _ in range(SAMPLES):
+            began = time.monotonic()
+            connection.send_request("POST", run_path(NEIGHBOUR), b"{}")
+            answer = connection.read_response()
+            took.append(time.monotonic() - began)
+            measured.refused += answer.status != 200
+    return took
+
+
+class Attacker:
+    """Calls the attacking model again and again, between `begin` and `end`."""
+
+    def __init__(self, node: Node, name: str, payload: "dict[str, object]") -> None:
+        self._node = node
+        self._name = name
+        self._payload = payload
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.answers: list[tuple[int, int, str]] = []
+
+    def begin(self) -> None:
+        self._over.clear()
+        self._node.act(self._name, "reset")
+        self._thread = threading.Thread(target=self._attack)
+        self._thread.start()
+        time.sleep(0.2)  # so that it is at work, not about to
+
+    def end(self) -> None:
+        assert self._thread
+        self._over.set()
+        self._thread.join(bound(40))
+
+    def _attack(self) -> None:
+        while not self._over.is_set():
+            answer = self._node.run(self._name, self._payload, timeout_s=30)
+            self.answers.append((answer.status, *_words(answer)))
+            if answer.status != 200:
+                self._node.act(self._name, "reset")
+
+
+def _words(answer: Response) -> tuple[int, str]:
+    if answer.status == 200:
+        result = answer.json()["result"]
+        return 0, str(result["how"] if isinstance(result, dict) else result)[:200]
+    return answer.code, answer.message[:200]
+
+
+def main() -> None:
+    folder, level, uid, which = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    campaign = Campaign(folder, level, uid)
+    node = campaign.node
+    try:
+        node.start()
+    except NodeFailed as error:
+        node.destroy()
+        if level == "none" or "isolation" not in str(error):
+            raise
+        print(str(error).replace("\n", " | "), file=sys.stderr)
+        os._exit(UNAVAILABLE)
+    try:
+        node.deploy(NEIGHBOUR, archive({"model.toml": "", "model.py": WORK}))
+        if which == SPIN:
+            node.deploy(HOG, archive({"model.toml": "", "model.py": SPINNING}))
+            attacker = Attacker(node, HOG, {})
+        else:
+            name, part = ATTACKS[which]
+            weights = campaign.sources / name
+            weights.write_text(name)
+            node.deploy(model_name(named(name)), archive(bundle(named(name), campaign.scene.told, weights)))
+            attacker = Attacker(node, model_name(named(name)), {**campaign.scene.told, "part": part})
+        node.ask(NEIGHBOUR, {})
+        print(json.dumps(asdict(measure(node, attacker))), flush=True)
+    finally:
+        campaign.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The table in SECURITY.md says of all fifty attacks what came of them."""
+
+from fornada.app.config import ISOLATION_BUILT
+from tests.security.attacks.judge import Outcome, all_attempts
+from tests.security.attacks.runs import LEVELS
+from tests.security.attacks.table import NOT_YET, committed, table
+
+ALL = all_attempts()
+
+
+def test_the_committed_table_has_a_row_for_each_attack_once_a_level_is_built():
+    built = [level for level in LEVELS if level in ISOLATION_BUILT]
+    text = committed()
+    if not built:
+        assert text == NOT_YET
+        return
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()]
+    assert [(row[0], row[1]) for row in rows] == [(f"{attempt.number:02}", attempt.tries) for attempt in ALL]
+    assert {column.split(",")[0] for column in head[3:]} == set(built)
+    assert all(len(row) == len(head) and all(row) for row in rows)
+    assert "**" not in text, "an attack gets through, or was broken"
+
+
+def test_a_row_says_what_stood_in_the_way():
+    found = {(attempt.name, part): Outcome(attempt.name, part, False, "EPERM") for attempt in ALL for part in attempt.parts}
+    made = table(ALL, {("full", "root"): found}).splitlines()
+    assert len(made) == 52
+    assert made[0] == "| # | attack | the wall | full, root |"
+    assert made[2].startswith("| 01 | Reads the weights of another model. |") and made[2].endswith("| EPERM |")
+
+
+def test_a_row_says_aloud_what_gets_through():
+    (attempt,) = [attempt for attempt in ALL if attempt.number == 30]
+    parts = dict.fromkeys(attempt.parts, "killed")
+    found = {(attempt.name, part): Outcome(attempt.name, part, part == "memfd", how) for part, how in parts.items()}
+    assert table([attempt], {("full", "root"): found}).splitlines()[2].endswith("| **gets through**: killed |")
+
+
+def test_what_is_allowed_and_what_isn_t_there_has_its_words():
+    allowed, absent = (attempt for attempt in ALL if attempt.number in (32, 43))
+    found = {
+        (allowed.name, ""): Outcome(allowed.name, "", True, "symlink"),
+        (absent.name, ""): Outcome(absent.name, "", False, "no arena", skip="no arena"),
+    }
+    rows = table([allowed, absent], {("full", "user"): found}).splitlines()[2:]
+    assert rows[0].endswith("| allowed |") and rows[1].endswith("| nothing to attack: no arena |")
