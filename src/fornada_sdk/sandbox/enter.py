@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Sequence
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from fornada_sdk.sandbox import identity, landlock, limits, mounts, network, seccomp, syscalls
 from fornada_sdk.sandbox.plan import Attached, Namespace, Plan
@@ -17,6 +17,8 @@ _FLAGS = {
     Namespace.HOSTNAME: syscalls.CLONE_NEWUTS,
     Namespace.CGROUPS: syscalls.CLONE_NEWCGROUP,
 }
+_Step = tuple[str, Callable[[], None]]
+Done = Callable[[str], None]
 
 
 class EnterFailed(Exception):
@@ -27,7 +29,13 @@ class ParentGone(EnterFailed):
     """The parent ended before its child was tied to it."""
 
 
-def enter(plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Callable[[str], None] = lambda step: None) -> None:
+class Halfway(NamedTuple):
+    """What `begin` leaves open for `complete`: the new root, -1 without one."""
+
+    top: int
+
+
+def enter(plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Done = lambda step: None) -> None:
     """Puts this process behind the plan's walls, for good. Closes `descriptors`.
 
     For a forked child with one thread, between the fork and its program. The working directory is / afterwards if the plan has a
@@ -35,9 +43,49 @@ def enter(plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Cal
     write end of a pipe that nobody else reads; without it the check is left out. `done` hears of each step that was carried out.
     Raises EnterFailed.
     """
-    if max(_counted(plan), default=-1) >= len(descriptors):
-        raise EnterFailed(f"the plan counts more than the {len(descriptors)} descriptors that came with it")
-    for step, carry_out in _steps(plan, descriptors, parent):
+    _check(plan, descriptors)
+    _carry_out([("tie to the parent", lambda: _tie(parent))], done)
+    if plan.cgroups:
+        _carry_out([("join the cgroups", lambda: _join(plan, descriptors))], done)
+    halfway = _spaces_and_root(plan, plan.namespaces, descriptors, done)
+    _carry_out(_last_steps(plan, descriptors, parent, halfway), done)
+
+
+def begin(plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Done = lambda step: None) -> Halfway:
+    """The first half, for a spare that waits: tie, namespaces, loopback, and a root that can still be added to.
+
+    The process keeps its rights, so nothing that a model brings may run before `complete`. Closes `descriptors`. Raises EnterFailed.
+    """
+    _check(plan, descriptors)
+    _carry_out([("tie to the parent", lambda: _tie(parent))], done)
+    halfway = _spaces_and_root(plan, plan.namespaces - {Namespace.CGROUPS}, descriptors, done)
+    _close(descriptors)
+    return halfway
+
+
+def complete(halfway: Halfway, plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Done = lambda step: None) -> None:
+    """The rest. Of `plan.root` the entries are added to what `begin` built; `plan.namespaces` must be those of `begin`'s plan, and
+    loopback was its affair. Closes `descriptors`. Raises EnterFailed."""
+    _check(plan, descriptors)
+    steps: list[_Step] = []
+    if plan.cgroups:
+        steps.append(("join the cgroups", lambda: _join(plan, descriptors)))
+    if Namespace.CGROUPS in plan.namespaces:
+        steps.append(("make namespaces", lambda: syscalls.unshare(syscalls.CLONE_NEWCGROUP)))
+    if plan.root is not None and halfway.top >= 0:
+        entries = plan.root.entries
+        steps.append(("build the root", lambda: mounts.add(halfway.top, entries, descriptors)))
+    _carry_out([*steps, *_last_steps(plan, descriptors, parent, halfway)], done)
+
+
+def _check(plan: Plan, descriptors: Sequence[int]) -> None:
+    attached = [entry.descriptor for entry in plan.root.entries if isinstance(entry, Attached)] if plan.root is not None else []
+    if not all(0 <= index < len(descriptors) for index in (*plan.cgroups, *attached)):
+        raise EnterFailed(f"the plan counts other than the {len(descriptors)} descriptors that came with it")
+
+
+def _carry_out(steps: Sequence[_Step], done: Done) -> None:
+    for step, carry_out in steps:
         try:
             carry_out()
         except (OSError, ValueError) as error:
@@ -45,21 +93,29 @@ def enter(plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Cal
         done(step)
 
 
-def _counted(plan: Plan) -> list[int]:
-    attached = [entry.descriptor for entry in plan.root.entries if isinstance(entry, Attached)] if plan.root is not None else []
-    return [*plan.cgroups, *attached]
-
-
-def _steps(plan: Plan, descriptors: Sequence[int], parent: int) -> list[tuple[str, Callable[[], None]]]:
-    steps: list[tuple[str, Callable[[], None]]] = [("tie to the parent", lambda: _tie(parent))]
-    if plan.cgroups:
-        steps.append(("join the cgroups", lambda: _join(plan, descriptors)))
-    if plan.namespaces:
-        steps.append(("make namespaces", lambda: _unshare(plan)))
+def _spaces_and_root(plan: Plan, namespaces: frozenset[Namespace], descriptors: Sequence[int], done: Done) -> Halfway:
+    steps: list[_Step] = []
+    if namespaces:
+        steps.append(("make namespaces", lambda: _unshare(namespaces)))
     if plan.loopback:
         steps.append(("raise loopback", network.raise_loopback))
+    top = -1
     if plan.root is not None:
-        steps.append(("build the root", lambda: _root(plan, descriptors)))
+        root = plan.root
+
+        def build() -> None:
+            nonlocal top
+            top = mounts.build(root, descriptors)
+
+        steps.append(("build the root", build))
+    _carry_out(steps, done)
+    return Halfway(top)
+
+
+def _last_steps(plan: Plan, descriptors: Sequence[int], parent: int, halfway: Halfway) -> list[_Step]:
+    steps: list[_Step] = []
+    if halfway.top >= 0:
+        steps.append(("change the root", lambda: mounts.change_root(halfway.top)))
     if plan.hostname:
         steps.append(("set the host name", lambda: syscalls.sethostname(plan.hostname)))
     if plan.identity is not None:
@@ -99,17 +155,10 @@ def _join(plan: Plan, descriptors: Sequence[int]) -> None:
         os.write(descriptors[index], b"0")
 
 
-def _unshare(plan: Plan) -> None:
-    syscalls.unshare(sum(_FLAGS[namespace] for namespace in plan.namespaces))
-    if Namespace.MOUNTS in plan.namespaces:
+def _unshare(namespaces: frozenset[Namespace]) -> None:
+    syscalls.unshare(sum(_FLAGS[namespace] for namespace in namespaces))
+    if Namespace.MOUNTS in namespaces:
         mounts.make_private()
-
-
-def _root(plan: Plan, descriptors: Sequence[int]) -> None:
-    if plan.root is not None:
-        top = mounts.build(plan.root, descriptors)
-        mounts.change_root(top)
-        os.close(top)
 
 
 def _give_up() -> None:

@@ -52,29 +52,35 @@ def make_private() -> None:
 
 def build(root: Root, descriptors: Sequence[int]) -> int:
     """A descriptor of the new root, mounted somewhere in this (private) mount namespace. Raises OSError that names the entry."""
+    place = next(filter(os.path.isdir, _PLACES))
+    options = f"size={root.size_bytes},nr_inodes={root.files},mode=755"
+    syscalls.mount("fornada", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+    top = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    add(top, root.entries, descriptors)
+    return top
+
+
+def add(top: int, entries: Sequence[Entry], descriptors: Sequence[int]) -> None:
+    """Puts entries into a root that isn't changed to yet. Raises OSError that names the entry."""
     umask = os.umask(0o022)
     try:
-        place = next(filter(os.path.isdir, _PLACES))
-        options = f"size={root.size_bytes},nr_inodes={root.files},mode=755"
-        syscalls.mount("fornada", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-        top = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        for entry in root.entries:
+        for entry in entries:
             try:
                 _put(top, entry, descriptors)
             except OSError as error:
                 raise OSError(error.errno, error.strerror, entry.path) from None
-        syscalls.mount_setattr(top, set_flags=syscalls.MOUNT_ATTR_RDONLY)
-        return top
     finally:
         os.umask(umask)
 
 
 def change_root(top: int) -> None:
-    """The new root is all that is left."""
+    """The new root is all that is left, and read-only. Closes `top`."""
+    syscalls.mount_setattr(top, set_flags=syscalls.MOUNT_ATTR_RDONLY)
     os.fchdir(top)
     syscalls.pivot_root(".", ".")  # the old one now lies over the new one, and goes with everything in it
     syscalls.umount2(".", syscalls.MNT_DETACH)
     os.chdir("/")
+    os.close(top)
 
 
 def _put(top: int, entry: Entry, descriptors: Sequence[int]) -> None:

@@ -45,6 +45,7 @@ PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 SECCOMP_SET_MODE_FILTER = 1
@@ -165,6 +166,18 @@ def capabilities() -> int:
 def clear_capabilities() -> None:
     """Effective, permitted and inheritable; what was ambient goes with them."""
     _call("capset", struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), struct.pack("=6I", 0, 0, 0, 0, 0, 0))
+
+
+def raise_ambient() -> None:
+    """Programs that this thread executes get all the capabilities that it may have itself."""
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    data = ctypes.create_string_buffer(24)
+    _call("capget", header, ctypes.addressof(data))
+    low_effective, low, _, high_effective, high, _ = struct.unpack("=6I", data.raw)
+    _call("capset", header, struct.pack("=6I", low_effective, low, low, high_effective, high, high))
+    for number in range(64):
+        if (low | high << 32) >> number & 1:
+            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number)
 
 
 def landlock_version() -> int:

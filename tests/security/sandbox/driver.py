@@ -177,7 +177,10 @@ def become(asked, walls, descriptors, told, written, report, neighbour):
             steps.append([step, (now - last[0]) * 1e6])
             last[0] = now
 
-        enter.enter(walls, descriptors, parent=end, done=done)
+        if asked.get("halves"):
+            in_halves(asked, walls, descriptors, end, done)
+        else:
+            enter.enter(walls, descriptors, parent=end, done=done)
         os.write(saved, json.dumps({"steps": steps}).encode())
         os.set_inheritable(saved, False)
         if asked.get("cwd"):
@@ -191,6 +194,20 @@ def become(asked, walls, descriptors, told, written, report, neighbour):
         os.write(saved, json.dumps({"failed": f"exec: {error}"}).encode())
     finally:
         os._exit(127)
+
+
+def in_halves(asked, walls, descriptors, end, done):
+    """As a spare: what every model has first, then this one's files, name and rights."""
+    own = len(asked["files"])
+    kept = len(walls.root.entries) - own
+    early, late = walls.root.entries[:kept], walls.root.entries[kept:]
+    count = len(descriptors) - own - len(walls.cgroups)
+    base = Plan(namespaces=walls.namespaces, root=plan.Root(early), loopback=walls.loopback)
+    halfway = enter.begin(base, descriptors[:count], parent=end, done=done)
+    moved = tuple(dataclasses.replace(entry, descriptor=entry.descriptor - count) for entry in late)
+    groups = tuple(index - count for index in walls.cgroups)
+    rest = dataclasses.replace(walls, root=plan.Root(moved), cgroups=groups)
+    enter.complete(halfway, rest, descriptors[count:], parent=end, done=done)
 
 
 def first_line(result):

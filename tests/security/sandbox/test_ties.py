@@ -140,6 +140,6 @@ for descriptors in (), (999,):
 """
     done = subprocess.run([sys.executable, "-B", "-c", code], env={"PYTHONPATH": str(SRC)}, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        "the plan counts more than the 0 descriptors that came with it",
+        "the plan counts other than the 0 descriptors that came with it",
         "can't join the cgroups: Bad file descriptor",
     ], done.stderr

@@ -267,3 +267,20 @@ def test_an_entry_with_a_crooked_path_is_refused(caged: Cage, path: str):
     result = caged.run("", entries=[{"kind": "folder", "path": path}])
     assert result.code == 127
     assert "absolute" in result.failed
+
+
+def test_walls_that_are_built_in_two_halves_are_the_same(caged: Cage):
+    scratch, bundle = caged.folder("scratch"), caged.folder("bundle")
+    path = caged.file(bundle, "weights", "1")
+    code = attempt("""
+status = dict(line.rstrip('\\n').split(':\\t', 1) for line in open('/proc/self/status'))
+lines = [line.split() for line in open('/proc/self/mountinfo')]
+with open(sys.argv[2] + '/written', 'w') as file: file.write('x')
+return [open(sys.argv[1]).read(), os.getpid(), os.getuid(), os.uname().nodename, os.getcwd(), os.listdir('/'),
+        [status[name] for name in ('CapEff', 'CapBnd', 'NoNewPrivs', 'Seccomp', 'Umask')], sorted(os.listdir('/proc/self/fd')),
+        [[line[4], line[5]] for line in lines], open('/proc/self/cgroup').read().count(':/\\n')]
+""")
+    asked = {"files": [(bundle, "read"), (scratch, "write")], "without": ("landlock",)}
+    assert caged.run(code, str(path), str(scratch), halves=True, **asked).said == caged.run(code, str(path), str(scratch), **asked).said
+    assert caged.run(WRITE, str(path), halves=True, files=[(bundle, "read")]).said == "EROFS"
+    assert caged.run(READ, "/etc/shadow", halves=True).said == "ENOENT"
