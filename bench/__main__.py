@@ -1,6 +1,7 @@
 """`python -m bench`: interleaved rounds A B C A B C of our node, the yardstick and the peers, medians, ratios pair by pair.
 
 Rows: `echo` and `mlp` against the yardstick, which shares our runner; `onnx`, one network, and `stream`, paced tokens, against the peers.
+`packed` stands alone: what each further model costs in a process that several share.
 """
 
 import argparse
@@ -16,12 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import clients, network, peers
+from bench import clients, network, packing, peers
 from bench.measure import PACED, Cell, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
 from bench.servers import MODELS, NotInstalled, Ours, Server, Yardstick
 
 ECHO_BODY = json.dumps({"x": [1.0, 2.5, -3.0, 4.25]}).encode()
-MLP_BODY = json.dumps({"x": [round(value, 4) for value in (random.Random(7).random() for _ in range(784))]}).encode()
+MLP_NUMBERS = [round(value, 4) for value in (random.Random(7).random() for _ in range(784))]
+MLP_BODY = json.dumps({"x": MLP_NUMBERS}).encode()
 STREAM_BODY = json.dumps({"x": [0.5], "stream": True}).encode()
 BODIES = {"echo": ECHO_BODY, "mlp": MLP_BODY, "onnx": MLP_BODY, PACED: STREAM_BODY}
 TOKENS, PAUSE_S, STREAMS = 100, 0.02, 64
@@ -46,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0; with --check 1 where a floor was missed."""
     given = _parser().parse_args(arguments)
     connections = [int(number) for number in given.connections.split(",")]
-    rows = given.rows.split(",")
+    asked = given.rows.split(",")
+    rows = [row for row in asked if row != packing.ROW]
     about = f"{given.rounds} rounds of {given.seconds:g} s a cell; {os.cpu_count()} CPUs"
     print(f"client: {clients.name()}; {about}; load {load_average():.2f}")
     cells: list[Cell] = []
@@ -68,16 +71,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     absent[made.name] = f"{made.name}: not measured: {why}"
                     cells = [cell for cell in cells if cell.server != made.name]
             print(f"round {number + 1} of {given.rounds} done, load {load_average():.2f}", file=sys.stderr)
+        packed = packing.measure(Path(place), packing.body(MLP_NUMBERS), members=given.members) if packing.ROW in asked else None
     summaries = summarize(cells, ours=Ours.name)
-    _print(summaries)
-    for line in [*absent.values(), *peers.not_served(rows)]:
+    if rows:
+        _print(summaries)
+    if packed is not None:
+        print(packing.report(packed))
+    for line in [*absent.values(), *(peers.not_served(rows) if rows else ())]:
         print(f"  {line}")
     if given.json:
-        Path(given.json).write_text(json.dumps(as_json(cells, summaries, _about(given)), indent=1))
+        more = {packing.ROW: packing.as_json(packed)} if packed is not None else {}
+        Path(given.json).write_text(json.dumps({**as_json(cells, summaries, _about(given)), **more}, indent=1))
     missed = [s for s in summaries if s.ratio < _floor(s)]
     for s in missed:
         print(f"below its floor of {_floor(s):g}: {s.row} at {s.connections} against {s.server}: {s.ratio:.2f}")
-    return 1 if missed and given.check else 0
+    beyond = packed.missed if packed is not None else []
+    for text in beyond:
+        print(f"beyond its floor: {packing.ROW}: {text}")
+    return 1 if (missed or beyond) and given.check else 0
 
 
 def _folder(row: str, place: Path, *, plain: bool) -> Path:
@@ -102,7 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a cell")
     parser.add_argument("--warm", type=float, default=1.0, help="seconds before each cell that don't count")
     parser.add_argument("--connections", default="1,16,64")
-    parser.add_argument("--rows", default="echo,mlp,onnx,stream", help="echo, mlp, onnx, stream")
+    parser.add_argument("--rows", default="echo,mlp,onnx,stream,packed", help="echo, mlp, onnx, stream, packed")
+    parser.add_argument("--members", type=int, default=packing.MEMBERS, help="models of the row packed")
     parser.add_argument("--plain", action="store_true", help="mlp without numpy, where packages can't be reached")
     parser.add_argument("--json", help="write everything to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a promised ratio is missed")

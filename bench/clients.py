@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import Request, urlopen
 
 WRK = shutil.which("wrk")
 SCRIPT = """
@@ -45,6 +46,13 @@ class Outcome(NamedTuple):
 def name() -> str:
     """The client that `drive` uses."""
     return "wrk -t1" if WRK else "own client (wrk isn't installed; Debian: apt install wrk)"
+
+
+def ask(target: Target) -> bytes:
+    """One answer. Raises OSError for a refusal."""
+    url = f"http://{target.host}:{target.port}{target.path}"
+    with urlopen(Request(url, data=target.body, headers={"content-type": "application/json"}), timeout=60) as answer:
+        return bytes(answer.read())
 
 
 def drive(target: Target, *, connections: int, seconds: float) -> Outcome:

@@ -10,18 +10,19 @@ OPSET, IR_VERSION = 17, 8
 FLOAT = 1  # TensorProto.DataType
 
 
-def write(path: Path) -> None:
-    """Puts the network there, unless it is there already. Input "x" and output "y" are float matrices with free rows."""
+def write(path: Path, *, seed: int = 1) -> None:
+    """Puts the network there, unless it is there already. Input "x" and output "y" are float matrices with free rows; the weights
+    are those of the `seed`."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         made = path.with_suffix(".part")
-        made.write_bytes(_model())
+        made.write_bytes(_model(seed))
         made.rename(path)
 
 
-def _model() -> bytes:
+def _model(seed: int) -> bytes:
     """ModelProto: ir_version 1, producer_name 2, graph 7, opset_import 8."""
-    chance = random.Random(1)
+    chance = random.Random(seed)
     nodes = _node("Gemm", ["x", "w1", "b1"], "sum") + _node("Relu", ["sum"], "hidden") + _node("Gemm", ["hidden", "w2", "b2"], "y")
     weights = b"".join(
         _block(5, _tensor(name, sizes, chance))

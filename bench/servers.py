@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -57,7 +57,9 @@ class Ours:
     name = "fornada"
     rows = frozenset({"echo", "mlp", "onnx", "stream"})
 
-    def __init__(self) -> None:
+    def __init__(self, config: str = "[node]\n") -> None:
+        """`config` is the beginning of fornada.toml, which ends in [node]."""
+        self._config = config
         self._place = Path(tempfile.mkdtemp(prefix="fornada-bench-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._names: dict[str, str] = {}
@@ -65,7 +67,7 @@ class Ours:
     def start(self, folders: dict[str, Path]) -> None:
         data = self._place / "data"
         cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache/uv")
-        (self._place / "fornada.toml").write_text(f"[node]\ndrain_s = 2\n[provision]\ncache_dir = {json.dumps(cache)}\n")
+        (self._place / "fornada.toml").write_text(f"{self._config}drain_s = 2\n[provision]\ncache_dir = {json.dumps(cache)}\n")
         command = [
             Path(sys.executable).parent / "fornada",
             "serve",
@@ -81,9 +83,25 @@ class Ours:
         self._url = _waited(lambda: json.loads((data / "run/node.json").read_text())["url"], "run/node.json")
         _waited(lambda: urlopen(f"{self._url}/health/ready", timeout=5).status == 200, "/health/ready")
         for row, folder in folders.items():
-            self._names[row] = f"@bench/{row}"
-            self._call("PUT", f"/api/v1/models/@bench/{row}", _packed(folder))
-            self._call("POST", f"/api/v1/models/@bench/{row}/load", b"")
+            self.deploy(row, folder)
+            self.load(row)
+
+    def deploy(self, row: str, folder: Path) -> None:
+        self._names[row] = f"@bench/{row}"
+        self._call("PUT", f"/api/v1/models/@bench/{row}", _packed(folder))
+
+    def load(self, row: str) -> None:
+        self._call("POST", f"/api/v1/models/@bench/{row}/load", b"")
+
+    def pid_of(self, row: str) -> int:
+        """The process of the row's one instance."""
+        with urlopen(f"{self._url}/api/v1/models/@bench/{row}", timeout=30) as answer:
+            return int(json.load(answer)["instances"][0]["pid"])
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What the node's log has under that name, in order."""
+        lines = map(json.loads, (self._place / "data/logs/node.log").read_text().splitlines())
+        return [line for line in lines if line.get("event") == name]
 
     def _call(self, method: str, path: str, body: bytes) -> None:
         request = Request(self._url + path, data=body, method=method, headers={"content-type": "application/gzip"})

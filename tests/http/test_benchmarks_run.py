@@ -42,3 +42,15 @@ def test_a_short_run_compares_us_with_the_yardstick_and_writes_its_table(tmp_pat
     for summary in found["summaries"]:
         assert summary["errors"] == 0
         assert summary["ours"] > 0 and summary["theirs"] > 0 and summary["ours_cpu_us"] > 0
+
+
+@pytest.mark.packages
+@pytest.mark.slow
+def test_the_row_of_shared_processes_says_what_a_further_model_costs(tmp_path: Path):
+    out = tmp_path / "bench.json"
+    command = [sys.executable, "-m", "bench", "--rows", "packed", "--rounds", "0", "--members", "4", "--json", str(out)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=bound(100), env=node_environ(), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "packed 4 members: each further one" in done.stdout
+    found = json.loads(out.read_text())["packed"]
+    assert 0 < found["own_bytes"] < found["process_bytes"] and 0 < found["load_s"] < found["whole_load_s"]

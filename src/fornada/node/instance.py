@@ -400,7 +400,8 @@ class Instance:
         runner = self._process
         self._site.hosts.loaded(runner.id)
         self.progress = Step("", "")
-        self._say("instance.ready", instance=runner.id, pid=runner.pid, load_s=runner.facts.get("load_s"))
+        took = {key: runner.facts.get(key) for key in ("load_s", "warmup_s")}
+        self._say("instance.ready", instance=runner.id, pid=runner.pid, **took)
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
         self._idle.begin()
 
