@@ -38,6 +38,8 @@ class Packed:
     """Of the shared process, with the first answer."""
     whole_load_s: float
     """Median of POST load."""
+    kept_bytes: float
+    """What is left of own_bytes after that one was unloaded again."""
     threads: int
     process_bytes: int
     """With one member."""
@@ -64,6 +66,12 @@ def measure(place: Path, body: bytes, *, members: int = MEMBERS) -> Packed:
         after, cpu_after = _private_bytes(pid), process_cpu_s(pid)
         if {server.pid_of(name) for name in names} != {pid}:
             raise RuntimeError("the models don't share one process")
+        answers = clients.ask(server.target(names[0], body))
+        for name in names[1:]:
+            server.unload(name)
+        left = _private_bytes(pid)
+        if clients.ask(server.target(names[0], body)) != answers:
+            raise RuntimeError("the one that stayed answers otherwise")
         threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
         loads = [event["load_s"] + event["warmup_s"] for event in server.events("instance.ready")][1:]
     finally:
@@ -76,6 +84,7 @@ def measure(place: Path, body: bytes, *, members: int = MEMBERS) -> Packed:
         load_p90_s=sorted(loads)[int(len(loads) * 0.9)],
         cpu_s=(cpu_after - cpu_before) / further,
         whole_load_s=statistics.median(whole),
+        kept_bytes=(left - before) / further,
         threads=threads,
         process_bytes=before,
     )
@@ -85,6 +94,7 @@ def report(packed: Packed) -> str:
     """One line."""
     return (
         f"{ROW} {packed.members} members: each further one {packed.own_bytes / 1e6:.2f} MB (floor {BYTES_MOST / 1e6:g}), "
+        f"of it {packed.kept_bytes / 1e6:.2f} after its end, "
         f"load and warm-up {packed.load_s * 1e3:.2f} ms, p90 {packed.load_p90_s * 1e3:.2f} (floor {LOAD_S_MOST * 1e3:g}), "
         f"CPU with the first answer {packed.cpu_s * 1e3:.2f} ms, whole load {packed.whole_load_s * 1e3:.1f} ms; "
         f"the process: {packed.process_bytes / 1e6:.1f} MB with one, {packed.threads} threads"

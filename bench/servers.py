@@ -93,6 +93,9 @@ class Ours:
     def load(self, row: str) -> None:
         self._call("POST", f"/api/v1/models/@bench/{row}/load", b"")
 
+    def unload(self, row: str) -> None:
+        self._call("POST", f"/api/v1/models/@bench/{row}/unload", b"")
+
     def pid_of(self, row: str) -> int:
         """The process of the row's one instance."""
         with urlopen(f"{self._url}/api/v1/models/@bench/{row}", timeout=30) as answer:

@@ -87,6 +87,10 @@ def pid(node: Node, name: str) -> int:
     return found
 
 
+def resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
 def why(node: Node, name: str) -> dict:
     answer = node.fetch("GET", f"/api/v1/models/{name}/why")
     return dict(json.loads(answer.body))
@@ -129,10 +133,30 @@ def test_one_is_ended_and_comes_back_alone(packed: Node):
     ask(packed, HALF)
 
 
+def test_coming_and_going_leaves_nothing_in_the_process(packed: Node):
+    ask(packed, TRIPLE)
+    host = pid(packed, TRIPLE)
+
+    def held() -> tuple[int, int]:
+        return resident(host), len(os.listdir(f"/proc/{host}/fd"))
+
+    for _ in range(3):
+        ask(packed, HALF)
+        packed.unload(HALF)
+    until(lambda: len(packed.pids(HALF)) == 0, within_s=5, what="its end")
+    before = held()
+    for _ in range(15):
+        ask(packed, HALF)
+        packed.unload(HALF)
+    assert pid(packed, TRIPLE) == host
+    until(lambda: held()[1] <= before[1], within_s=2, what=f"{before[1]} descriptors")
+    assert held()[0] - before[0] < 2 * 1024**2
+
+
 def test_what_is_said_of_memory_is_each_one_s_own(packed: Node):
     for name in FACTORS:
         ask(packed, name)
-    rss = int(Path(f"/proc/{pid(packed, HALF)}/statm").read_text().split()[1]) * 4096
+    rss = resident(pid(packed, HALF))
     views = [packed.model(name) for name in FACTORS]
     assert all(0 <= view["instances"][0]["resident_bytes"] < rss / 2 for view in views)
     assert all(view["peak_bytes"] < rss / 2 for view in views)

@@ -20,6 +20,7 @@ import time
 from types import FrameType
 from typing import Callable
 
+from fornada_sdk.runner import engines
 from fornada_sdk.runner.assignment import read_assignment
 from fornada_sdk.runner.capture import Output, redirect
 from fornada_sdk.runner.member import Member
@@ -49,6 +50,8 @@ class Host:
         """Members that have more to do than their last turn was long."""
         self._closing: set[int] = set()
         """Members that go by the clock, if nothing happens before."""
+        self._prepared: set[str] = set()
+        """Engines whose library is there."""
         self._at_hand: Member | None = None
         self._nobody = Output(os.open(os.devnull, os.O_WRONLY), owns=True)
         self._dismissed = False
@@ -120,6 +123,7 @@ class Host:
             os.close(message.descriptors[1])
             self._farewell(Channel(socket.socket(fileno=message.descriptors[0]), queue_bytes=0, body_bytes=0))
             return
+        self._prepare(assignment.engine)
         member = Member(assignment, *message.descriptors)
         fd = member.session.fileno()
         self._members[fd] = member
@@ -129,6 +133,19 @@ class Host:
             member.session.stop(TERM_GRACE_S)
         member.load()
         self._see_whether_it_leaves(fd, member)
+
+    def _prepare(self, engine: str) -> None:
+        """The library is everybody's. What it made need not be looked at by the collector whenever a member leaves."""
+        if engine in self._prepared:
+            return
+        self._prepared.add(engine)
+        try:
+            engines.prepare(engine)
+        except BaseException:  # noqa: BLE001 - any library's; the member's own load comes upon it again, and tells
+            return
+        if not self._members:
+            gc.collect()
+            gc.freeze()  # later it would keep what members leave behind
 
     def _take(self, member: Member) -> None:
         """From here on what is printed is this member's."""

@@ -71,8 +71,7 @@ class Member:
         CURRENT.set(context)
         phase = "loading"
         try:
-            # The library is everybody's: only what comes after it is this member's own.
-            engines.prepare(given.engine)
+            engines.prepare(given.engine)  # it is there already, unless it can't be had: then this is what is told
             before, began = resident_bytes(), time.monotonic()
             loaded = engines.load(given, context)
             serving = servable(loaded.target)
