@@ -70,6 +70,7 @@ ASSIGNMENT = {
     "tensors": TENSORS,
     "example": "",
     "release": "0.1.0",
+    "network": ["api.example.com:443"],
     "host": "",
 }
 LIMITS = {"memory_bytes": 536870912, "open_files": 1024}
@@ -151,7 +152,7 @@ EXAMPLES: Sequence[Example] = (
         list(frames(Kind.ANSWER, Kind.PART, ID, with_head(encode({"type": OCTETS})), [bytes(range(250)) * 600])),
     ),
     # keeper -> runner
-    _json("assign", "what to run", Kind.ASSIGN, ASSIGNMENT),
+    _json("assign", "what to run, with the outbound channel", Kind.ASSIGN, ASSIGNMENT),
     _json("attach", "with one descriptor", Kind.ATTACH, {"epoch": 3}),
     _json("join", "one more for a process that several share; with channel and output", Kind.JOIN, {**ASSIGNMENT, "host": "host-9f8e"}),
     # control plane <-> keeper
@@ -183,6 +184,7 @@ EXAMPLES: Sequence[Example] = (
             "assignment": ASSIGNMENT,
             "memo": {"model": "@local/probe"},
             "host": "",
+            "outbound": True,
         },
     ),
     _json(
@@ -198,9 +200,15 @@ EXAMPLES: Sequence[Example] = (
             "assignment": {**ASSIGNMENT, "host": "host-9f8e"},
             "memo": {"model": "@local/mlp", "host": "host-9f8e"},
             "host": "host-9f8e",
+            "outbound": False,
         },
     ),
-    _json("spawned", "with link and output", Kind.SPAWNED, {"instance": "probe-1a2b", "pid": 4711, "memo": {"model": "@local/probe"}}),
+    _json(
+        "spawned",
+        "with link, output and outbound channel",
+        Kind.SPAWNED,
+        {"instance": "probe-1a2b", "pid": 4711, "memo": {"model": "@local/probe"}, "outbound": True},
+    ),
     _json("refused", "could not be started", Kind.REFUSED, {"instance": "probe-1a2b", "reason": "No such file or directory"}),
     _json(
         "build",

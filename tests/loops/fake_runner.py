@@ -61,6 +61,7 @@ class FakeProcess:
         ours.setblocking(False)
         self._ours = ours
         self.link = ours.fileno()
+        self.outbound = -1
         self.output, self.printing = os.pipe()
         os.set_blocking(self.output, False)
         self.runner: FakeRunner

@@ -40,6 +40,7 @@ class EchoProcess:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setblocking(False)
         self.link = self._ours.fileno()
+        self.outbound = -1
         self.output, printing = os.pipe()
         os.set_blocking(self.output, False)
         script = str(Path(__file__).with_name("echo_process.py"))

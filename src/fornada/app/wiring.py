@@ -87,6 +87,7 @@ class Node:
             settings=settings.node,
             telemetry=self._telemetry,
             data_dir=data_dir,
+            allow_private=settings.outbound.allow_private,
             inherited=environ,
             node=self._facts(),
         )

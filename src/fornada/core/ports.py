@@ -219,6 +219,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Kept by the keeper and given back to a successor, which knows by it what it adopts."""
     host: str = ""
     """Name of the process that it shares with others of that name; empty: one of its own. The first one's command and bounds count."""
+    outbound: bool = False
+    """It gets an outbound channel (fornada_sdk/wire/outbound.py): its version names hosts."""
 
 
 class ExitStatus(msgspec.Struct, frozen=True):
@@ -242,6 +244,8 @@ class ProcessPort(Protocol):
     """Descriptor of this control plane's SEQPACKET end, non-blocking."""
     output: int
     """Descriptor of the read end of the runner's stdout and stderr, non-blocking. Structured lines begin with \\x1e."""
+    outbound: int
+    """Descriptor of the far end of its outbound channel; -1: it has none."""
 
     async def exited(self) -> ExitStatus:
         """Returns when the process has been reaped by the keeper; may be awaited by several."""

@@ -115,8 +115,8 @@ class OutboundSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbound]"""
 
     allow_private: list[str] = []
-    """host:port pairs that may be reached although private: by the node itself when it fetches artifacts. The mirror, the package index
-    and HF_ENDPOINT are the operator's own words, and need no line here."""
+    """host:port pairs that may be reached although private: by the node itself when it fetches artifacts, and for models whose
+    model.toml names them. The mirror, the package index and HF_ENDPOINT are the operator's own words, and need no line here."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ import msgspec
 
 from fornada.core.errors import InvalidSpec
 from fornada.core.names import check_deployable
+from fornada.core.policy.outbound import parse_place
 from fornada.core.resources import ByteCount, parse_size
 
 Engine = Literal["python", "tensorflow", "litert", "onnx", "torch", "gguf", "command"]
@@ -24,6 +25,8 @@ MIB = 1024**2
 MEMORY_BY_ENGINE = {"tensorflow": 2 * GIB, "torch": 2 * GIB}
 LONGEST_TEXT = 32768
 """Characters of a model.toml: reading dotted keys takes time by the square of their number."""
+PLACES_MOST = 64
+"""Of [resources] network."""
 SOURCE_SCHEMES = ("https", "http", "pypi", "npm", "hf", "s3", "oci", "file")
 
 
@@ -58,7 +61,8 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scratch: ByteCount = ByteCount(GIB)
     """Room in context.scratch; in this release the largest file that the model may write (64 MiB at least)."""
     network: list[str] = []
-    """host:port pairs that it may reach, or "none" (not enforced yet: nothing confines models in this release)."""
+    """host:port pairs that it may reach, or "none". They are reached through the proxy that HTTPS_PROXY and its like name; others are
+    refused there. What goes around the proxy is stopped where models are confined: not at isolation none."""
 
 
 class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -217,7 +221,6 @@ _AT_LEAST: Mapping[tuple[str, str], float] = {
     ("serving", "max_body"): 1,
 }
 _DEVICE = re.compile(r"(auto|cpu|cuda|cuda:\d{1,3})\Z")
-_HOST_PORT = re.compile(r"[A-Za-z0-9._\-\[\]:*]+:\d{1,5}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _PYTHON_VERSION = re.compile(r"3\.\d{1,2}(\.\d{1,2})?\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -306,8 +309,12 @@ def _check(spec: ModelSpec) -> None:
     if not _DEVICE.match(spec.resources.device):
         raise InvalidSpec(f"model.toml: [resources] device = '{spec.resources.device}'; it may be auto, cpu, cuda or cuda:N")
     for pair in spec.resources.network:
-        if not _HOST_PORT.match(pair):
-            raise InvalidSpec(f"model.toml: [resources] network: '{pair}' is no host:port")
+        try:
+            parse_place(pair)
+        except ValueError as error:
+            raise InvalidSpec(f'model.toml: [resources] network: {error}; write host:port, e.g. "api.example.com:443"') from None
+    if len(spec.resources.network) > PLACES_MOST:
+        raise InvalidSpec(f"model.toml: [resources] network names {len(spec.resources.network)} places, more than {PLACES_MOST}")
     if spec.python.version and not _PYTHON_VERSION.match(spec.python.version):
         raise InvalidSpec(f"model.toml: [python] version = '{spec.python.version}'; write e.g. \"3.11\"")
     for name, value in spec.env.items():

@@ -47,15 +47,18 @@ async def connect(fd: int) -> "KeeperClient":
 class RunnerProcess:
     """core.ports.ProcessPort: a runner started now or adopted.
 
-    `link` and `output` stay open until `forget`; a holder that wraps them in other objects detaches these before.
+    `link`, `output` and `outbound` stay open until `forget`; a holder that wraps them in other objects detaches these before.
     """
 
-    def __init__(self, client: "KeeperClient", instance: str, pid: int, memo: Mapping[str, Any], link: int, output: int) -> None:
+    def __init__(
+        self, client: "KeeperClient", instance: str, pid: int, memo: Mapping[str, Any], link: int, output: int, outbound: int = -1
+    ) -> None:
         self.instance = instance
         self.pid = pid
         self.memo = memo
         self.link = link
         self.output = output
+        self.outbound = outbound
         self._client = client
         self._ended: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
         self._forgotten = False
@@ -77,6 +80,8 @@ class RunnerProcess:
             self._client.forgotten(self)
             os.close(self.link)
             os.close(self.output)
+            if self.outbound >= 0:
+                os.close(self.outbound)
 
     def end(self, status: ExitStatus) -> None:
         """The client's word that it has been reaped."""
@@ -141,6 +146,7 @@ class KeeperClient:
             "assignment": launch.assignment,
             "memo": launch.memo,
             "host": launch.host,
+            "outbound": launch.outbound,
         }
         try:
             self._order(Kind.SPAWN, head)
@@ -296,16 +302,15 @@ class KeeperClient:
     def _spawned(self, head: Mapping[str, Any], descriptors: list[int]) -> None:
         instance = str(head["instance"])
         waiter = self._spawning.pop(instance, None)
-        if len(descriptors) != 2:
+        if len(descriptors) != (3 if head.get("outbound") else 2):
             for descriptor in descriptors:
                 os.close(descriptor)
             self.tell(Kind.FORGET, {"instance": instance})
             if waiter is not None and not waiter.done():
                 waiter.set_exception(SpawnRefused("this process may open no more files (ulimit -n)"))
         else:
-            link, output = descriptors
-            os.set_blocking(link, False)
-            process = RunnerProcess(self, instance, int(head["pid"]), dict(head["memo"]), link, output)
+            os.set_blocking(descriptors[0], False)
+            process = RunnerProcess(self, instance, int(head["pid"]), dict(head["memo"]), *descriptors)
             if waiter is None:
                 self._processes[instance] = process
                 self.adopted.append(process)

@@ -89,6 +89,7 @@ def launch(
             **({"host": shared.host, "group": shared.group} if shared is not None else {}),
         },
         host=shared.host if shared is not None else "",
+        outbound=bool(spec.resources.network),
     )
 
 
@@ -156,6 +157,7 @@ def _assignment(version: Version, provisioned: Provisioned, place: Place, releas
         "load_attempt": place.load_attempt,
         "load_count": place.load_count,
         "tensors": msgspec.to_builtins(spec.tensors),
+        "network": spec.resources.network,
         "example": "",
         "release": release,
     }

@@ -16,6 +16,7 @@ import fornada
 from fornada.core.errors import Conflict, FornadaError, Unavailable, UnknownModel
 from fornada.core.lifecycle.model import RESTING
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
+from fornada.core.policy.outbound import outbound
 from fornada.core.policy.packing import Bound
 from fornada.core.ports import CatalogPort, Clock, Health, KeeperPort, LogLine, ModelView, ProcessPort, ProvisionPort, StorePort, Version
 from fornada.core.requests import InferenceRequest, Sink, Ticket
@@ -28,6 +29,7 @@ from fornada.node.devices import Devices
 from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
 from fornada.node.model import Model
+from fornada.node.outbound import WayOut
 from fornada.node.room import Room
 from fornada.node.site import Site
 from fornada.node.tasks import Tasks
@@ -79,10 +81,12 @@ class Manager:
         settings: NodeSettings,
         telemetry: Telemetry,
         data_dir: Path,
+        allow_private: Iterable[str] = (),
         inherited: Mapping[str, str] | None = None,
         node: Mapping[str, Any] | None = None,
     ) -> None:
-        """`inherited` is the node's environment, of which runners see node.launch.INHERITED_VARIABLES; `node` is run/node.json's object."""
+        """`allow_private` is [outbound] allow_private. `inherited` is the node's environment, of which runners see
+        node.launch.INHERITED_VARIABLES; `node` is run/node.json's object."""
         loop = asyncio.get_running_loop()
         self._clock = clock
         self._now = clock.now
@@ -98,6 +102,7 @@ class Manager:
         self._beat_at = clock.now()
         scratch = data_dir / "scratch"
         packing = Bound(settings.packed_members, parse_size(settings.packed_memory))
+        tasks = Tasks(telemetry.log)
         room = Room(devices, max_resident=settings.max_resident, now=clock.now, loop=loop)
         self._site = Site(
             clock=clock,
@@ -111,8 +116,9 @@ class Manager:
             settings=settings,
             wheel=Wheel(now=clock.now, loop=loop),
             room=room,
+            way_out=WayOut(policy=outbound(allow_private), telemetry=telemetry, tasks=tasks, loop=loop),
             hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
-            tasks=Tasks(telemetry.log),
+            tasks=tasks,
             scratch=scratch,
             inherited=dict(inherited or {}),
             release=fornada.__version__,

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from fornada.core.lifecycle.events import Event, FailureKind, Faulted, Loaded, LoadFailed, Progressed, Unwanted
 from fornada.core.names import ModelName
-from fornada.core.ports import ExitStatus, ProcessPort, Step
+from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.core.specs import ServingSpec
 from fornada.node.link import Link
+from fornada.node.outbound import Gate, named_places
 from fornada.node.output import OutputReader
 from fornada.node.site import Site
 from fornada_sdk.wire.framing import ProtocolError
@@ -34,6 +35,7 @@ class Owner(Protocol):
     """The instance that a runner belongs to."""
 
     model: ModelName
+    version: Version
 
     def tell(self, event: Event) -> None: ...
 
@@ -84,6 +86,7 @@ class Runner:
             wall=site.clock.wall,
             loop=site.loop,
         )
+        self._gate = self._open_gate()
 
     # ---- what the instance orders
 
@@ -100,12 +103,14 @@ class Runner:
         self._over = True
         if self._hanging is not None:
             self._hanging.cancel()
+        self._close_gate()
         self.link.last_words()
         self.output.close()
         return status
 
     def close(self) -> None:
         """After `ended`, when no caller waits any more."""
+        self._close_gate()
         self.link.close()
         self.process.forget()
 
@@ -117,8 +122,19 @@ class Runner:
         """Reads and writes no more; the process goes on."""
         if self._hanging is not None:
             self._hanging.cancel()
+        self._close_gate()
         self.link.close()
         self.output.stop()
+
+    def _open_gate(self) -> Gate | None:
+        if self.process.outbound < 0:
+            return None
+        network = self._owner.version.spec.resources.network
+        return Gate(self.process.outbound, self._site.way_out, model=self._owner.model, instance=self.id, network=named_places(network))
+
+    def _close_gate(self) -> None:
+        if self._gate is not None:
+            self._gate.close()
 
     # ---- what the wire tells
 

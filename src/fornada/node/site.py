@@ -11,6 +11,7 @@ from fornada.core.settings import NodeSettings
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.hosts import Hosts
+from fornada.node.outbound import WayOut
 from fornada.node.room import Room
 from fornada.node.tasks import Tasks
 from fornada.telemetry import Telemetry
@@ -32,6 +33,7 @@ class Site:
     settings: NodeSettings
     wheel: Wheel
     room: Room
+    way_out: WayOut
     hosts: Hosts
     tasks: Tasks
     scratch: Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 SLACK_BYTES = 1024 * 1024
@@ -53,6 +53,9 @@ class Assignment(NamedTuple):
     """Absolute path of the request example; empty: the runner looks for example/request.* in the folder."""
     release: str = ""
     """Version of fornada that started the runner."""
+    network: Sequence[str] = ()
+    """resources.network: the host:port pairs that it may reach. Where there are any, the runner's end of the outbound channel comes with
+    ASSIGN."""
     host: str = ""
     """Name of the process that it shares with others; empty: it has one of its own."""
 
@@ -90,4 +93,5 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(["load_attempt", "load_count"], int),
     "max_wait_ms": (int, float),
     **dict.fromkeys(["artifacts", "settings", "command", "tensors"], dict),
+    "network": list,
 }

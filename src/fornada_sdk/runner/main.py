@@ -52,7 +52,12 @@ def begin(keeper: Channel, messages: list[Message] | None = None) -> NoReturn:
 
         Host(keeper).serve(messages)
         end(0)
-    run(keeper, _assigned(messages[0]), messages[1:], output)
+    assignment = _assigned(messages[0])
+    if assignment.network:
+        from fornada_sdk.runner.outbound import open_way_out  # most models reach nothing
+
+        open_way_out(messages[0].descriptors, assignment.network)
+    run(keeper, assignment, messages[1:], output)
 
 
 def run(keeper: Channel, assignment: Assignment, messages: list[Message], output: Output) -> NoReturn:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,26 @@ def proxy_variables(port: int, network: Sequence[str]) -> Mapping[str, str]:
     direct = ",".join(name for name in LOCAL_NAMES if name not in named)
     names = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": direct}
     return {**names, **{name.lower(): value for name, value in names.items()}}
+
+
+def open_way_out(descriptors: Sequence[int], network: Sequence[str]) -> None:
+    """Starts the proxy and tells this process' libraries of it. `descriptors` holds the runner's end of the outbound channel.
+
+    Before any code of the model's: libraries read the variables when they are imported.
+    """
+    if len(descriptors) != 1:
+        sys.stderr.write("fornada: this process was given no way to the hosts that model.toml names\n")
+        return
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=descriptors[0])
+    try:
+        forwarder = Forwarder(channel)
+    except OSError as error:
+        sys.stderr.write(f"fornada: the hosts that model.toml names can't be reached: no socket on 127.0.0.1: {error.strerror}\n")
+        channel.close()
+        return
+    os.environ.update(proxy_variables(forwarder.port, network))
+    os.register_at_fork(after_in_child=forwarder.close_in_child)
+    forwarder.start()
 
 
 class Forwarder:

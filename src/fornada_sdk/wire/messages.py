@@ -7,6 +7,8 @@ Four conversations, each on SEQPACKET sockets:
     keeper       <->  zygote   WARM, FORK, FORKED, GONE; and TAKE to a runner that was forked ahead of need
     control plane <-> keeper   WELCOME, SPAWN, BUILD, SIGNAL, EXITED ... (JSON, some with descriptors)
 
+A fifth has no Kinds, and a model may write on it what it likes: connections to hosts, wished for in wire/outbound.py.
+
 Heads are JSON objects in UTF-8: they are small, and both ends have a fast reader in their standard library. Bodies are
 raw bytes and are never looked at here. Each message has a golden file in tests/contract/golden: an encoding that
 changes by accident fails there, and a change on purpose raises WIRE_VERSION.
@@ -52,7 +54,7 @@ class Kind(enum.IntEnum):
     # both ways
     PART = 32  # bytes: the next part of the body that id has open
     # keeper -> runner
-    ASSIGN = 48  # JSON: see Assignment in fornada_sdk/runner/assignment.py
+    ASSIGN = 48  # JSON: see Assignment in fornada_sdk/runner/assignment.py; descriptor: the outbound channel, where it names hosts
     ATTACH = 49  # JSON: epoch; one descriptor
     # One more instance for a process that several share, in ASSIGN's fields; descriptors: the far end of the channel that this member
     # has with the keeper (ATTACH and STOP come on it), the write end of its output. A process that begins with it is a host
@@ -63,8 +65,8 @@ class Kind(enum.IntEnum):
     WELCOME = 64  # keeper
     # host, if any: the name of a process that this instance shares with all that name it. The first one's command and bounds make it;
     # for the keeper a host is never full: who orders counts, and names another
-    SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo, host
-    SPAWNED = 66  # keeper: JSON instance, pid, memo; descriptors: link, output
+    SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo, host, outbound: it gets an outbound channel
+    SPAWNED = 66  # keeper: JSON instance, pid, memo, outbound; descriptors: link, output, and the outbound channel's far end, if so
     REFUSED = 67  # keeper: JSON instance or build, reason
     BUILD = 68  # control plane: JSON build, argv, env, cwd, limits, log
     BUILT = 69  # keeper: JSON build, pid (it has started)

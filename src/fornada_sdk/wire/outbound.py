@@ -13,8 +13,6 @@ import json
 import socket
 from typing import NamedTuple, Union
 
-OUTBOUND_FD = 4
-"""Where a runner with an outbound channel finds it."""
 CONNECT_MOST = 1024
 """Bytes of a wish."""
 ANSWER_MOST = 1024

@@ -38,6 +38,7 @@ def test_weights_without_code_share(engine):
         ({"engine": "python"}, "python"),
         ({"python": {"entry": "model.py"}}, "code"),
         ({"env": {"A": "1"}}, "variables"),
+        ({"resources": {"network": ["example.com:443"]}}, "hosts"),
         ({"device": "cuda:0"}, "cuda:0"),
         ({"resources": {"threads": 2}}, "threads"),
         ({"serving": {"concurrency": 2}}, "several requests"),

@@ -50,6 +50,7 @@ def alone_because(spec: ModelSpec, *, device: str, host_crashes: int, bound: Bou
         (spec.engine not in ENGINES, f"engine {spec.engine} doesn't share"),
         (bool(spec.python.entry), "it has code of its own"),
         (bool(spec.env), "it has variables of its own ([env])"),
+        (bool(spec.resources.network), "it reaches hosts ([resources] network)"),
         (device != CPU, f"it runs on {device}"),
         (spec.resources.threads != 1, "it computes with several threads"),
         (spec.serving.concurrency != 1, "it takes several requests at a time"),

@@ -5,7 +5,7 @@ Out: connections to the hosts that a version names; refusals; bytes counted, end
 May import: `node.tasks`, `telemetry`, `core`, `fornada_sdk.wire`.
 """
 
-from fornada.node.outbound.gate import Gate
+from fornada.node.outbound.gate import Gate, named_places
 from fornada.node.outbound.way_out import WayOut
 
-__all__ = ["Gate", "WayOut"]
+__all__ = ["Gate", "WayOut", "named_places"]

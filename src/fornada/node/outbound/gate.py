@@ -5,10 +5,12 @@ channel ──> wish ──> a place? ── named? ── room? ──> Crossin
 """
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Iterable
 
 from fornada.core.names import ModelName
-from fornada.core.policy.outbound import Place, place
+from fornada.core.policy.outbound import Place, parse_place, place
 from fornada.node.outbound.crossing import Crossing, End, refuse
 from fornada.node.outbound.way_out import WayOut
 from fornada.node.outbound.wishes import BadWish, ChannelOver, Wish, next_wish
@@ -24,6 +26,15 @@ TOLD_MOST = 20
 """Lines in the log from one instance in TOLD_PERIOD_S; what isn't told is counted all the same."""
 TOLD_PERIOD_S = 1.0
 SHOWN_LONGEST = 80
+
+
+def named_places(network: Iterable[str]) -> frozenset[Place]:
+    """The places that a version names. One that is none, which an earlier release let pass, is no place to reach."""
+    places = set()
+    for pair in network:
+        with contextlib.suppress(ValueError):
+            places.add(parse_place(pair))
+    return frozenset(places)
 
 
 class Gate:
