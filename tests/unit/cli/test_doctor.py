@@ -1,14 +1,18 @@
 """`fornada doctor` and its checks, on this machine and on machines made of files."""
 
+import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from fornada.app.isolation import WIRED, described
 from fornada.cli.checks import capacity, kernel, software
 from fornada.cli.checks.finding import Finding, Level
 from fornada.cli.checks.machine import Machine
+from fornada.keeper.levels import AUTO, Facts, Feature, Switch
 from tests.unit.cli.conftest import Cli, line
 from tests.unit.cli.fake_node import FakeNode, say
 
@@ -29,10 +33,27 @@ def test_it_works_without_a_node(cli: Cli, nowhere: str):
     assert "-> start one with 'fornada serve" in result.stdout
 
 
-def test_it_says_that_models_are_not_confined(cli: Cli, nowhere: str):
+def test_it_says_how_models_are_confined(cli: Cli, nowhere: str):
     result = cli("doctor", url=nowhere)
-    (said,) = [text for text in result.stdout.splitlines() if "isolation" in text]
-    assert said.startswith("warn") and "auto means none in this release" in said
+    (said,) = [text for text in result.stdout.splitlines() if re.match(r"\w+ +isolation ", text)]
+    assert re.search(r"isolation +auto (means (full|namespaces|landlock|none) |can't be had here: )", said)
+
+
+def test_an_isolation_that_the_environment_asks_for_is_looked_at(cli: Cli, nowhere: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FORNADA_ISOLATION", "none")
+    isolation = json.loads(cli("doctor", "--json", url=nowhere).stdout)["isolation"]
+    assert (isolation["wanted"], isolation["used"]) == ("none", "none")
+    monkeypatch.setenv("FORNADA_ISOLATION", "iron")
+    assert json.loads(cli("doctor", "--json", url=nowhere).stdout)["isolation"]["wanted"] == "auto", "serve refuses it by itself"
+
+
+def test_json_says_what_models_get_and_what_is_missing_for_more(cli: Cli, nowhere: str):
+    isolation = json.loads(cli("doctor", "--json", url=nowhere).stdout)["isolation"]
+    assert isolation["wanted"] == "auto"
+    assert isolation["used"] == ((isolation["offered"] if isolation["offered"] != "none" else None) if WIRED else "none")
+    assert isolation["offered"] in ("full", "namespaces", "landlock", "none")
+    assert (isolation["offered"] == "full") == (isolation["missing"] == [])
+    assert all(one.keys() == {"what", "why", "advice"} for one in isolation["missing"])
 
 
 def test_json_holds_every_finding_with_its_advice(cli: Cli, nowhere: str):
@@ -71,30 +92,81 @@ def test_an_old_kernel_fails(tmp_path: Path, text: str, level: Level):
     assert found.level is level
 
 
-def test_user_namespaces_that_are_switched_off_are_named(tmp_path: Path):
-    files = {"proc/self/ns/user": "", "proc/self/ns/pid": "", "proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"}
-    found = by_subject(kernel.namespaces(machine(tmp_path, files)))
-    assert found["user namespaces"].level is Level.WARN
-    assert "apparmor_restrict_unprivileged_userns = 1" in found["user namespaces"].seen
-    assert found["pid namespaces"].level is Level.OK
-
-
-def test_root_gets_a_pid_namespace(tmp_path: Path):
-    found = by_subject(kernel.namespaces(machine(tmp_path, {"proc/self/ns/user": "", "proc/self/ns/pid": ""}, uid=0)))
-    assert found["pid namespaces"].seen.startswith("used")
-
-
-@pytest.mark.parametrize(
-    ("files", "seen"),
-    [
-        ({"sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n", "proc/self/cgroup": "0::/\n"}, "version 2 with cpu memory pids"),
-        ({"proc/self/cgroup": "5:memory:/x\n3:cpu,cpuacct:/x\n"}, "version 1"),
-        ({"proc/self/cgroup": "3:cpu,cpuacct:/x\n"}, "no memory controller"),
-    ],
+ROOT = Facts(uid=0, privileged=True, kernel=(6, 18), landlock_abi=7, cgroup_version=2, controllers=("cpu", "memory", "pids"))
+UNTRIED = dict.fromkeys([Feature.PID_NAMESPACE, Feature.MOUNT_NAMESPACE, Feature.OWN_PROC, Feature.OWN_ROOT], "")
+USER = Facts(
+    uid=1000,
+    privileged=False,
+    kernel=(6, 8),
+    landlock_abi=4,
+    refused={Feature.USER_NAMESPACE: "can't write uid_map: Operation not permitted", **UNTRIED, Feature.CGROUPS: "may not be written"},
+    switches={Switch.APPARMOR_USERNS: 1},
+    cgroup_advice="run it under systemd-run",
 )
-def test_both_kinds_of_cgroups_are_known(tmp_path: Path, files: dict[str, str], seen: str):
-    (found,) = kernel.cgroups(machine(tmp_path, files))
-    assert found.seen.startswith(seen)
+OLD = dataclasses.replace(
+    ROOT, kernel=(5, 4), landlock_abi=0, refused=dict.fromkeys([Feature.MOUNT_DESCRIPTORS, Feature.LANDLOCK], "not implemented")
+)
+
+
+def seen_and_advised(facts: Facts, *, wired: bool, wanted: str = AUTO) -> dict[str, Finding]:
+    found = described(wanted, facts, wired=wired)
+    return by_subject([*kernel.isolation(found), *kernel.features(found)])
+
+
+@pytest.mark.parametrize(("facts", "offers"), [(ROOT, "at level full"), (USER, "at level landlock"), (OLD, "could not be confined")])
+def test_as_long_as_models_are_not_confined_no_machine_makes_doctor_say_that_they_are(facts: Facts, offers: str):
+    found = seen_and_advised(facts, wired=False)
+    assert found["isolation"].level is Level.WARN
+    assert "auto means none in this release" in found["isolation"].seen
+    assert offers in found["isolation"].advice
+    assert all(
+        finding.advice.startswith("nothing yet; for a later release: ")
+        for finding in found.values()
+        if finding.subject != "isolation" and finding.advice
+    )
+
+
+def test_a_machine_that_offers_everything_has_nothing_to_change():
+    found = seen_and_advised(ROOT, wired=True)
+    assert {finding.level for finding in found.values()} == {Level.OK}
+    assert found["isolation"].seen.startswith("auto means full here: models see neither")
+    assert found["cgroups"].seen == "version 2 with cpu, memory, pids"
+    assert found["landlock"].seen == "ABI 7"
+    assert found["user namespaces"].seen == "not needed by root"
+
+
+def test_each_line_that_keeps_it_from_more_says_what_to_change():
+    found = seen_and_advised(USER, wired=True)
+    assert found["isolation"].level is Level.WARN
+    assert found["isolation"].seen.startswith("auto means landlock here: ")
+    assert "user namespaces, cgroups" in found["isolation"].advice
+    assert found["user namespaces"].seen == "not available: can't write uid_map: Operation not permitted"
+    assert "AppArmor profile with 'userns,'" in found["user namespaces"].advice
+    assert found["cgroups"].advice == "run it under systemd-run"
+    assert found["other namespaces"].level is Level.OK
+    assert "not tried" in found["other namespaces"].seen
+    assert found["landlock"].level is Level.OK
+
+
+def test_a_machine_that_can_confine_nothing_fails_and_says_why():
+    found = seen_and_advised(OLD, wired=True)
+    assert found["isolation"].level is Level.FAIL
+    assert found["isolation"].seen == "auto can't be had here: landlock: not implemented"
+    assert found["isolation"].advice == "it needs Linux 5.13 or newer"
+    assert found["own file system"].advice == "it needs Linux 5.12 or newer"
+
+
+def test_a_level_that_was_asked_for_and_can_not_be_had_fails():
+    found = seen_and_advised(USER, wired=True, wanted="full")
+    assert found["isolation"].level is Level.FAIL
+    assert found["isolation"].seen.startswith("full can't be had here: user namespaces: can't write uid_map")
+    assert "run it under systemd-run" in found["isolation"].advice
+
+
+def test_none_that_was_asked_for_is_a_warning():
+    found = seen_and_advised(ROOT, wired=True, wanted="none")
+    assert found["isolation"].level is Level.WARN
+    assert found["isolation"].seen.startswith("none, as was asked for: ")
 
 
 MEMINFO = "MemTotal:       16777216 kB\nMemFree: 1 kB\n"

@@ -1,27 +1,55 @@
-"""What the kernel offers to keep models apart, and what of that this release uses."""
+"""What the kernel offers to keep models apart, and what of that models get."""
 
-import ctypes
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from fornada.app.isolation import Isolation
 from fornada.cli.checks.finding import Finding, fail, ok, warn
 from fornada.cli.checks.machine import Machine
+from fornada.keeper.levels import Facts, Feature, Level, Missing, missing
 
 OLDEST = (5, 9)
 """close_range; pidfds came with 5.3."""
-LANDLOCK_CREATE_RULESET = 444
-LANDLOCK_VERSION = 1
-LATER = "not used yet; a later release confines models with it"
+MEANS = {
+    Level.FULL: "models see neither the machine nor one another, and have bounds of memory, CPU and processes",
+    Level.NAMESPACES: "models see neither the machine nor one another; their memory is watched, not bounded by the kernel",
+    Level.LANDLOCK: "models see the machine's processes, and reach no files but their own and no network",
+}
+GROUPS = (
+    ("user namespaces", (Feature.USER_NAMESPACE,)),
+    ("pid namespaces", (Feature.PID_NAMESPACE,)),
+    ("other namespaces", (Feature.MOUNT_NAMESPACE, Feature.NETWORK_NAMESPACE, Feature.IPC_NAMESPACE, Feature.UTS_NAMESPACE)),
+    ("own file system", (Feature.MOUNT_DESCRIPTORS, Feature.OWN_PROC, Feature.OWN_ROOT)),
+    ("system calls", (Feature.NO_NEW_PRIVILEGES, Feature.SECCOMP)),
+    ("landlock", (Feature.LANDLOCK,)),
+    ("cgroups", (Feature.CGROUPS,)),
+)
+"""Lines of `fornada doctor`, and what each is about."""
 
 
-def isolation(machine: Machine) -> Iterator[Finding]:
-    who = "root" if machine.uid == 0 else "your user"
-    yield warn(
-        "isolation",
-        f"auto means none in this release: a model is a process of its own, but runs as {who} and can read, write and reach what {who} can",
-        "run only models that you trust (SECURITY.md); a later release confines them",
-    )
+def isolation(found: Isolation) -> Iterator[Finding]:
+    """What models get, and what they could get."""
+    if found.used is Level.NONE:
+        yield _none(found)
+    elif found.used is None:
+        level = Level.LANDLOCK if found.wanted not in tuple(Level) else Level(found.wanted)
+        lacking = missing(found.facts, level)
+        yield fail(
+            "isolation", f"{found.wanted} can't be had here: {_reasons(lacking)}", "; ".join(dict.fromkeys(one.advice for one in lacking))
+        )
+    elif found.missing and found.used is found.offered:
+        seen = f"{found.wanted} means {found.used} here: {MEANS[found.used]}"
+        yield warn("isolation", seen, f"for full isolation change what the lines below say: {', '.join(one.what for one in found.missing)}")
+    else:
+        yield ok("isolation", f"{found.wanted} means {found.used} here: {MEANS[found.used]}")
+
+
+def features(found: Isolation) -> Iterator[Finding]:
+    """What the walls are made of, one line each."""
+    for subject, group in GROUPS:
+        yield _feature(found, subject, group)
+    yield ok("uids of models", _uids(found.facts))
 
 
 def release(machine: Machine) -> Iterator[Finding]:
@@ -34,54 +62,55 @@ def release(machine: Machine) -> Iterator[Finding]:
         yield fail("kernel", f"Linux {text}", f"Fornada needs {OLDEST[0]}.{OLDEST[1]} or newer (close_range, pidfds)")
 
 
-def namespaces(machine: Machine) -> Iterator[Finding]:
-    users = machine.number("/proc/sys/user/max_user_namespaces")
-    refused = []
-    if users == 0:
-        refused.append("user.max_user_namespaces = 0")
-    if machine.number("/proc/sys/kernel/unprivileged_userns_clone") == 0:
-        refused.append("kernel.unprivileged_userns_clone = 0")
-    if machine.number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == 1:
-        refused.append("kernel.apparmor_restrict_unprivileged_userns = 1")
-    if not machine.exists("/proc/self/ns/user"):
-        refused.append("not built into the kernel")
-    if refused:
-        yield warn("user namespaces", f"not for ordinary users ({', '.join(refused)})", f"nothing yet: {LATER}")
-    else:
-        yield ok("user namespaces", LATER)
-    if not machine.exists("/proc/self/ns/pid"):
-        yield warn("pid namespaces", "not built into the kernel", "ends of processes are tied otherwise; nothing to do")
-    elif machine.uid == 0:
-        yield ok("pid namespaces", "used: when the node ends, the kernel ends everything it started")
-    else:
-        yield ok("pid namespaces", "not for ordinary users here; processes are tied to the node by parent-death signals and a sweep")
+def _none(found: Isolation) -> Finding:
+    who = "root" if found.facts.uid == 0 else "your user"
+    seen = f"a model is a process of its own, but runs as {who} and can read, write and reach what {who} can"
+    if found.wired:
+        return warn("isolation", f"none, as was asked for: {seen}", "run only models that you trust, or leave --isolation at auto")
+    offers = "could not be confined" if found.offered is Level.NONE else f"could be confined at level {found.offered}"
+    return warn(
+        "isolation",
+        f"auto means none in this release: {seen}",
+        f"run only models that you trust (SECURITY.md); in a later release they {offers} on this machine",
+    )
 
 
-def cgroups(machine: Machine) -> Iterator[Finding]:
-    membership = machine.read("/proc/self/cgroup") or ""
-    unified = machine.exists("/sys/fs/cgroup/cgroup.controllers")
-    if unified:
-        controllers = machine.read("/sys/fs/cgroup/cgroup.controllers") or "none"
-        yield ok("cgroups", f"version 2 with {controllers}; {LATER}")
-    elif re.search(r"^\d+:[^:]*memory[^:]*:", membership, re.MULTILINE):
-        yield ok("cgroups", f"version 1; {LATER}")
-    else:
-        yield warn("cgroups", "no memory controller", "limits of models' memory will be rlimits and a watch over them; nothing to do yet")
+def _feature(found: Isolation, subject: str, group: tuple[Feature, ...]) -> Finding:
+    facts = found.facts
+    refused = [feature for feature in group if feature in facts.refused]
+    if not refused:
+        return ok(subject, _works(facts, group[0]))
+    lacking = [
+        one for level in (Level.FULL, Level.LANDLOCK) for one in missing(facts, level) if one.what in {feature.value for feature in refused}
+    ]
+    if not lacking:  # not tried, for want of another, whose line says what to do
+        return ok(subject, "not tried, since something that they need is missing")
+    advice = "; ".join(dict.fromkeys(one.advice for one in lacking))
+    why = lacking[0].why if len(group) == 1 else _reasons(lacking)
+    return warn(subject, f"not available: {why}", advice if found.wired else f"nothing yet; for a later release: {advice}")
 
 
-def landlock(machine: Machine) -> Iterator[Finding]:
-    abi = landlock_abi()
-    if abi > 0:
-        yield ok("landlock", f"ABI {abi}; {LATER}")
-    else:
-        yield warn("landlock", "not offered by this kernel", "nothing yet; it will be one of two walls around models")
+def _works(facts: Facts, first: Feature) -> str:
+    match first:
+        case Feature.USER_NAMESPACE if facts.privileged:
+            return "not needed by root"
+        case Feature.LANDLOCK:
+            return f"ABI {facts.landlock_abi}"
+        case Feature.CGROUPS:
+            return f"version {facts.cgroup_version} with {', '.join(facts.controllers)}"
+        case Feature.SECCOMP | Feature.NO_NEW_PRIVILEGES:
+            return "can be filtered"
+        case _:
+            return "available"
 
 
-def landlock_abi() -> int:
-    """The kernel's answer to the question for it; it makes no ruleset. 0 where there is no Landlock."""
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        answer: int = libc.syscall(ctypes.c_long(LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(LANDLOCK_VERSION))
-    except (OSError, AttributeError):
-        return 0
-    return max(answer, 0)
+def _uids(facts: Facts) -> str:
+    if facts.privileged:
+        return "each could have one of its own"
+    if facts.subordinate_ids:
+        return f"each could have one of this user's {facts.subordinate_ids} subordinate ones"
+    return "all have this user's own"
+
+
+def _reasons(lacking: Iterable[Missing]) -> str:
+    return "; ".join(dict.fromkeys(f"{one.what}: {one.why}" for one in lacking))

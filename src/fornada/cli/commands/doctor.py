@@ -1,6 +1,6 @@
 """`fornada doctor`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from fornada.cli.failures import CommandFailed
 from fornada.cli.output import hanging, print_json
 
 if TYPE_CHECKING:
+    from fornada.app.isolation import Isolation
     from fornada.cli.checks.finding import Finding
     from fornada.cli.checks.machine import Machine
 
@@ -38,16 +39,19 @@ def doctor(node: Node, data_dir: Path | None, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from fornada.app.config import default_data_dir, environment
+    from fornada.app.config import ISOLATION_LEVELS, default_data_dir, environment
+    from fornada.app.isolation import describe
     from fornada.cli.address import live_nodes
     from fornada.cli.checks.machine import Machine
+    from fornada.keeper.levels import AUTO
 
     environ = environment()
     running = next((folder for folder, _ in live_nodes(environ)), None)
     where = data_dir or running or Path(environ.get("FORNADA_DATA_DIR") or default_data_dir(environ))
-    found = findings(Machine(environ=environ, data_dir=where.absolute()), node)
+    isolation = describe(wanted if (wanted := environ.get("FORNADA_ISOLATION", "")) in ISOLATION_LEVELS else AUTO)
+    found = findings(Machine(environ=environ, data_dir=where.absolute()), isolation, node)
     if as_json:
-        print_json({"findings": [asdict(finding) for finding in found]})
+        print_json({"isolation": isolation.view(), "findings": [asdict(finding) for finding in found]})
     else:
         _show(found)
     failed = [finding.subject for finding in found if finding.level == "fail"]
@@ -55,25 +59,22 @@ def doctor(node: Node, data_dir: Path | None, as_json: bool) -> None:
         raise CommandFailed(f"this machine can't run a node as it is: {', '.join(failed)}; see above what to do")
 
 
-def findings(machine: "Machine", node: Node | None) -> "list[Finding]":
+def findings(machine: "Machine", isolation: "Isolation", node: Node | None) -> "list[Finding]":
     """Everything, in the order of the printed list."""
     from fornada.cli.checks import capacity, kernel, software
 
-    checks: Iterable[Callable[[Machine], Iterable[Finding]]] = (
-        software.python,
-        software.uv,
-        kernel.isolation,
-        kernel.release,
-        kernel.namespaces,
-        kernel.cgroups,
-        kernel.landlock,
-        capacity.devices,
-        capacity.disk,
-        capacity.limits,
-        capacity.clock,
-        software.network,
-    )
-    found = [finding for check in checks for finding in check(machine)]
+    found = [
+        *software.python(machine),
+        *software.uv(machine),
+        *kernel.isolation(isolation),
+        *kernel.release(machine),
+        *kernel.features(isolation),
+        *capacity.devices(machine),
+        *capacity.disk(machine),
+        *capacity.limits(machine),
+        *capacity.clock(machine),
+        *software.network(machine),
+    ]
     return found if node is None else [*found, *_node(node)]
 
 
