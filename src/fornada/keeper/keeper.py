@@ -208,9 +208,9 @@ class Keeper:
             self._announce(child)  # its host executes already
 
     def _runner(self, order: orders.Spawn) -> InstanceChild:
-        runner = start_runner(self._loop, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why))
+        runner, near = start_runner(self._loop, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why))
         self._register(runner)
-        runner.peer.send(Kind.ASSIGN, order.assignment)
+        runner.peer.send(Kind.ASSIGN, order.assignment, near)
         return runner
 
     def _member(self, order: orders.Spawn) -> Member:
@@ -255,7 +255,8 @@ class Keeper:
             self._end_unasked(child)
             self._tell(Kind.REFUSED, {"instance": child.name, "reason": _cant_start(error)})
             return
-        self._tell(Kind.SPAWNED, {"instance": child.name, "pid": child.outer, "memo": child.memo}, descriptors)
+        head = {"instance": child.name, "pid": child.outer, "memo": child.memo, "outbound": child.outbound >= 0}
+        self._tell(Kind.SPAWNED, head, descriptors)
 
     def _forget(self, name: str) -> None:
         child = self._named.get(name)

@@ -46,6 +46,8 @@ class Spawn:
     memo: dict[str, Any]
     host: str = ""
     """Name of the process that it shares; empty: it gets one of its own."""
+    outbound: bool = False
+    """It gets an outbound channel."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +83,10 @@ def read_spawn(head: dict[str, Any]) -> Spawn:
     except (ValueError, RecursionError) as error:
         raise BadOrder(f"assignment or memo is no JSON that can be sent on: {error}") from None
     host = name_of(head, "host") if head.get("host") else ""
-    return Spawn(name_of(head, "instance"), _command(head), assignment, memo, host)
+    outbound = head.get("outbound", False)
+    if not isinstance(outbound, bool) or (outbound and host):
+        raise BadOrder("outbound must be true or false, and a process that is shared has none")
+    return Spawn(name_of(head, "instance"), _command(head), assignment, memo, host, outbound)
 
 
 def read_build(head: dict[str, Any]) -> Build:

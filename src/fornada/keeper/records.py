@@ -75,34 +75,40 @@ class InstanceChild(Child):
 
     key = "instance"
 
-    def __init__(self, order: Spawn, started: Started, peer: Peer, output: int) -> None:
+    def __init__(self, order: Spawn, started: Started, peer: Peer, output: int, outbound: int = -1) -> None:
+        """`outbound` is the far end of its outbound channel, -1 where it has none."""
         super().__init__(order.instance, started)
         self.memo = order.memo
         self.peer = peer
         self.output = output
+        self.outbound = outbound
 
     def attach(self, epoch: int) -> list[int]:
-        """A new link for the control plane of that epoch, and the output: [link, output], the caller's. Raises OSError.
+        """A new link for the control plane of that epoch, the output, and the outbound channel if there is one: [link, output,
+        outbound], the caller's. Raises OSError.
 
         For a runner that has ended, the link's other side is closed already.
         """
-        output = os.dup(self.output)
-        try:
+        with contextlib.ExitStack() as on_failure:
+            kept = []
+            for descriptor in (self.output, self.outbound):
+                if descriptor >= 0:
+                    kept.append(os.dup(descriptor))
+                    on_failure.callback(os.close, kept[-1])
             ours, theirs = channel.pair()
-        except OSError:
-            os.close(output)
-            raise
+            on_failure.pop_all()
         if self.life is Life.ENDED:
             theirs.close()
         else:
             self.peer.send(Kind.ATTACH, {"epoch": epoch}, [theirs.detach()])
-        return [ours.detach(), output]
+        return [ours.detach(), *kept]
 
     def release(self) -> None:
         self.peer.close()
-        with contextlib.suppress(OSError):
-            os.close(self.output)
-        self.output = -1
+        for descriptor in (self.output, self.outbound):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self.output = self.outbound = -1
 
 
 class HostChild(Child):

@@ -77,16 +77,25 @@ def converse(loop: Loop, *, lost: Lost, left: Callable[[], None] | None = None) 
         return Conversation(peer, theirs, output, written)
 
 
-def start_runner(loop: Loop, order: Spawn, *, null: int, lost: Lost) -> InstanceChild:
-    """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper. Raises OSError."""
-    talk = converse(loop, lost=lost)
-    try:
+def start_runner(loop: Loop, order: Spawn, *, null: int, lost: Lost) -> tuple[InstanceChild, list[int]]:
+    """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper; and what it is to be given with ASSIGN:
+    the near end of its outbound channel, if it is to have one. Raises OSError."""
+    with contextlib.ExitStack() as on_failure:
+        near, far = _outbound(on_failure) if order.outbound else ([], -1)
+        talk = converse(loop, lost=lost)
+        on_failure.callback(talk.close)
         started = _start(order, (null, talk.written, talk.written, talk.far.fileno()))
-    except BaseException:
-        talk.close()
-        raise
+        on_failure.pop_all()
     talk.close_far()
-    return InstanceChild(order, started, talk.peer, talk.output)
+    return InstanceChild(order, started, talk.peer, talk.output, far), near
+
+
+def _outbound(on_failure: contextlib.ExitStack) -> tuple[list[int], int]:
+    """([near end], far end), with buffers as the kernel gives them: what waits there, a model has written. Raises OSError."""
+    ends = [end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
+    for end in ends:
+        on_failure.callback(os.close, end)
+    return ends[:1], ends[1]
 
 
 def start_host(loop: Loop, order: Spawn, talk: Conversation, *, null: int, lost: Lost) -> HostChild:
