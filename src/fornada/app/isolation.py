@@ -1,12 +1,21 @@
 """What keeps models apart on this machine: what its kernel was seen to allow, and what of that this release uses."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fornada.keeper import probes
-from fornada.keeper.levels import AUTO, Chosen, Facts, Level, Missing, best, choose, missing
+from fornada.keeper.config import WallsConfig
+from fornada.keeper.levels import AUTO, Chosen, Facts, Feature, Level, Missing, Switch, best, choose, missing
+from fornada_sdk.sandbox.landlock import SCOPES_SINCE
 
-WIRED = False
+FIRST_UID = 200_000
+"""Below it are people and services, and what /etc/subuid usually gives away first begins at 100000."""
+UIDS = 1000
+"""Of one node, and so the most children that it may have at a time."""
+WINDOWS = 300
+"""Nodes beside one another take different uids, by chance of their names; systemd's own begin behind them, at 524288."""
+
+WIRED = True
 """Whether the keeper puts models behind what was found. As long as it doesn't, nothing but `none` is had, and nothing else is said."""
 
 
@@ -39,6 +48,30 @@ class Isolation:
 def describe(wanted: str = AUTO) -> Isolation:
     """Probes the machine, in some tens of milliseconds, from the calling process, which must have one thread."""
     return described(wanted, probes.look(ours=[os.getpid()]), wired=WIRED)
+
+
+def without_namespaces(facts: Facts) -> Facts:
+    """The same machine, where there may be no pid namespace."""
+    return replace(facts, refused={**facts.refused, Feature.PID_NAMESPACE: "switched off for this node"})
+
+
+def walls(level: Level, facts: Facts, *, node: str, run_dir: str) -> WallsConfig:
+    """What the keeper is told. `node` is the node's name among others."""
+    root = facts.privileged and facts.uid == 0
+    # Whoever gives up root asks for a namespace as an ordinary user, whom the probe didn't try.
+    refused = root and (facts.switches.get(Switch.USERNS_CLONE) == 0 or facts.switches.get(Switch.APPARMOR_USERNS) == 1)
+    window = int.from_bytes(node.encode()[-4:], "big") % WINDOWS
+    return WallsConfig(
+        level=level.value,
+        node=node,
+        run_dir=run_dir,
+        first_uid=FIRST_UID + window * UIDS if root else 0,
+        uids=UIDS if root else 0,
+        own_users=Feature.INNER_USER_NAMESPACE not in facts.refused and not refused,
+        cgroup_namespace=Feature.CGROUP_NAMESPACE not in facts.refused,
+        landlock=Feature.LANDLOCK not in facts.refused,
+        scoped_signals=facts.landlock_abi >= SCOPES_SINCE,
+    )
 
 
 def described(wanted: str, facts: Facts, *, wired: bool) -> Isolation:

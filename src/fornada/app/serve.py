@@ -15,18 +15,22 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 import fornada
 import fornada_sdk.wire
-from fornada.app import data_directory
+from fornada.app import data_directory, isolation
 from fornada.app.data_directory import DataDirectoryRefused
 from fornada.core.settings import Settings
-from fornada.keeper import children, config, linux, namespaces
+from fornada.keeper import children, config, namespaces, probes
+from fornada.keeper.cgroups import place, tree
+from fornada.keeper.cgroups.files import CgroupError
+from fornada.keeper.levels import Level, Refused, choose
 from fornada.keeper.loop import LONGEST_POLL_S
 from fornada.keeper.say import say
+from fornada_sdk.sandbox import syscalls
 from fornada_sdk.wire import channel
 from fornada_sdk.wire.channel import Channel, ChannelClosed
 from fornada_sdk.wire.framing import ProtocolError
@@ -45,6 +49,14 @@ class StartRefused(Exception):
     """The node can't start. The message is one line: whose fault, and what to do."""
 
 
+class _Walls(NamedTuple):
+    """What keeps models apart."""
+
+    config: config.WallsConfig
+    in_users: bool
+    """All of it is made in a user namespace, for want of rights."""
+
+
 def serve(settings: Settings, *, control: Sequence[str] = (), nested: bool = True) -> int:
     """Runs a node until it is asked to end; the exit code: 0 after a drain, 1 otherwise, with one line on stderr.
 
@@ -54,19 +66,57 @@ def serve(settings: Settings, *, control: Sequence[str] = (), nested: bool = Tru
     os.umask(0o077)
     folder = Path(settings.data_dir).absolute()
     try:
-        with _Bell() as bell, data_directory.locked(folder) as lock, contextlib.ExitStack() as stack:
-            listeners = [stack.enter_context(listener) for listener in _listen(settings.host, settings.port)]
-            given = msgspec.json.encode(msgspec.structs.replace(settings, data_dir=str(folder)))
-            argv = list(control) or [sys.executable, "-I", "-m", "fornada.app.control"]
-            keeper = _Keeper(settings, given, argv, listeners=listeners, lock=lock, nested=nested)
-            stack.close()  # the keeper alone holds the sockets: once it has closed them, callers are refused and don't wait
+        with data_directory.locked(folder) as lock, _walls(settings.isolation, folder, nested=nested) as walls, _Bell() as bell:
+            with contextlib.ExitStack() as stack:
+                listeners = [stack.enter_context(listener) for listener in _listen(settings.host, settings.port)]
+                given = msgspec.json.encode(msgspec.structs.replace(settings, data_dir=str(folder)))
+                argv = list(control) or [sys.executable, "-I", "-m", "fornada.app.control"]
+                keeper = _Keeper(settings, given, argv, listeners=listeners, lock=lock, walls=walls, nested=nested)
+                # The keeper alone holds the sockets: once it has closed them, callers are refused and don't wait.
             code = keeper.wait(bell)
             if not keeper.nested:
                 _sweep()
             return code
-    except (DataDirectoryRefused, StartRefused) as refusal:
+    except DataDirectoryRefused as refusal:
         say(str(refusal))
-        return 1
+    except StartRefused as refusal:
+        for line in str(refusal).splitlines():
+            say(line)
+    return 1
+
+
+@contextlib.contextmanager
+def _walls(wanted: str, folder: Path, *, nested: bool) -> Iterator[_Walls]:
+    """Chooses what keeps models apart, and makes the node's own place among the cgroups. Raises StartRefused."""
+    facts = probes.look(ours=[os.getpid()])
+    choice = choose(wanted, facts if nested else isolation.without_namespaces(facts))
+    if isinstance(choice, Refused):
+        raise StartRefused("\n".join(choice.lines()))
+    node = tree.node_name(folder)
+    run_dir = folder / "run"
+    told = isolation.walls(choice.level, facts, node=node, run_dir=str(run_dir))
+    found = place.find(node, ours=[os.getpid()]) if choice.level is Level.FULL else None
+    if not isinstance(found, place.Place):
+        yield _Walls(told, in_users=choice.level is Level.NAMESPACES and not facts.privileged)
+        return
+    try:
+        # In version 2 we must be in the leaf ourselves, before the keeper that is forked there divides what is above it.
+        groups = tree.Tree(found, node)
+    except CgroupError as error:
+        raise StartRefused(f"isolation {choice.level} can't be had: {error}") from None
+    try:
+        yield _Walls(told, in_users=not facts.privileged)
+    finally:
+        _remove(groups)
+
+
+def _remove(groups: tree.Tree) -> None:
+    """The keeper has ended; if it was killed, its groups are still there, and their processes may be dying."""
+    until = time.monotonic() + SWEEP_S
+    with contextlib.suppress(CgroupError):
+        while groups.sweep() and time.monotonic() < until:
+            time.sleep(0.005)
+        groups.close()
 
 
 class _Bell:
@@ -101,7 +151,15 @@ class _Keeper:
     """The keeper's process, as main sees it."""
 
     def __init__(
-        self, settings: Settings, given: bytes, control: list[str], *, listeners: list[socket.socket], lock: int, nested: bool
+        self,
+        settings: Settings,
+        given: bytes,
+        control: list[str],
+        *,
+        listeners: list[socket.socket],
+        lock: int,
+        walls: _Walls,
+        nested: bool,
     ) -> None:
         """Starts it. Raises StartRefused."""
         self._node = settings.node
@@ -112,9 +170,12 @@ class _Keeper:
         self._channel = Channel(ours, queue_bytes=65536, body_bytes=65536)
         with theirs, contextlib.ExitStack() as stack:
             settings_file = stack.enter_context(_memory_file("fornada-settings", given))
-            self.nested = stack.enter_context(namespaces.children_in_new_pid_namespace()) if nested else False
+            apart = namespaces.children_in_new_pid_namespace(with_users=walls.in_users)
+            self.nested = stack.enter_context(apart) if nested else False
+            if walls.in_users and not self.nested:
+                raise StartRefused(f"isolation {walls.config.level} can't be had after all; 'fornada doctor' shows what is missing")
             if not self.nested:
-                linux.become_subreaper()
+                syscalls.become_subreaper()
             told = config.Config(
                 main_pid=os.getpid(),
                 main_socket=theirs.fileno(),
@@ -126,6 +187,7 @@ class _Keeper:
                 drain_s=settings.node.drain_s,
                 kill_s=settings.node.kill_s,
                 grace_s=settings.node.grace_s,
+                walls=walls.config,
             )
             told_file = stack.enter_context(_memory_file("fornada-keeper", config.dump(told)))
             roots = {str(Path(module.__file__ or "").parents[up]) for module, up in ((fornada, 1), (fornada_sdk.wire, 2))}

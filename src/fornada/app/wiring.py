@@ -143,7 +143,7 @@ class Node:
             self._drain.set_exception(lost)
 
     async def _greet(self) -> None:
-        ready.announce(self._url, self._data_dir, self._isolation)
+        ready.announce(self._url, self._data_dir, self._keeper.isolation)
         if self._settings.ready_example:
             await ready.prepare_example(self._manager, self._clock, self._url, EXAMPLE_PICTURE)
 
@@ -151,11 +151,6 @@ class Node:
     def _url(self) -> str:
         host, port = self._keeper.listeners[0].getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-    @property
-    def _isolation(self) -> str:
-        """What `auto` comes to; config.load has refused what can't be had."""
-        return "none"
 
     def _facts(self) -> dict[str, Any]:
         """run/node.json."""
@@ -165,7 +160,7 @@ class Node:
             "control_pid": self._keeper.control_pid,
             "url": self._url,
             "account": LOCAL_ACCOUNT,
-            "isolation": self._isolation,
+            "isolation": self._keeper.isolation,
             "version": fornada.__version__,
             "max_bundle_bytes": parse_size(self._settings.server.max_bundle),
         }

@@ -1,5 +1,6 @@
 """What the parts of a node need of one another. `app.wiring` is the only place that knows who stands behind a port."""
 
+import enum
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -56,6 +57,8 @@ class Entry(msgspec.Struct, frozen=True):
     canary_share: float = 0.0
     versions: tuple[VersionDigest, ...] = ()
     pinned: bool = False
+    serving: Version | None = None
+    """What has taken the name: an older one than stable while a deploy is under way. None: stable."""
 
 
 class Resolved(NamedTuple):
@@ -195,7 +198,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Bounds of a child process. 0 means none. Issue C adds namespaces, cgroup and seccomp behind the same type."""
+    """Bounds of a child process and all that it starts. 0 means none."""
 
     memory_bytes: int = 0
     open_files: int = 1024
@@ -203,6 +206,41 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     file_bytes: int = 0
     core_bytes: int = 0
     nice: int = 0
+
+
+class Access(enum.StrEnum):
+    """What a child may do with a file, or with all that a folder holds."""
+
+    READ = "read"
+    WRITE = "write"
+    USE = "use"
+    """Read, write and control: device nodes."""
+
+
+class Network(enum.StrEnum):
+    """What a child reaches."""
+
+    NONE = "none"
+    LOOPBACK = "loopback"
+    """Its own 127.0.0.1."""
+    HOST = "host"
+    """What the node reaches."""
+
+
+class Sandbox(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a child may see and use. How it is kept from the rest is the keeper's, by the node's level of isolation."""
+
+    files: list[tuple[str, Access]] = []
+    """Absolute paths of folders, files and device nodes. WRITE ones become the child's own if it has a uid of its own."""
+    python: str = ""
+    """An interpreter that is there with all that belongs to it."""
+    network: Network = Network.NONE
+    cpus: float = 0.0
+    """CPU seconds per second; 0: no bound."""
+    temporary_bytes: int = 64 * 1024**2
+    """Of its own /tmp, and as many of /dev/shm; both count as its memory."""
+    own_uid: bool = True
+    """False: the node's uid, without its rights, for what writes into the node's own folders."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -213,6 +251,7 @@ class Launch(msgspec.Struct, frozen=True):
     env: dict[str, str]
     cwd: str
     limits: Limits
+    sandbox: Sandbox
     assignment: dict[str, Any]
     """Given to the runner as ASSIGN (fornada_sdk/runner/assignment.py)."""
     memo: dict[str, Any]
@@ -267,7 +306,9 @@ class KeeperPort(Protocol):
     async def spawn(self, launch: Launch) -> ProcessPort:
         """Raises SpawnRefused."""
 
-    async def build(self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, log: str) -> ExitStatus:
+    async def build(
+        self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, sandbox: Sandbox, log: str
+    ) -> ExitStatus:
         """Runs a build to its end; its output goes to the file `log`. Cancelling the await ends the build. Raises SpawnRefused."""
 
 
@@ -363,6 +404,10 @@ class StorePort(Protocol):
     def set_label(self, name: ModelName, *, label: str, digest: VersionDigest | None) -> Entry:
         """Moves a label; None takes canary away. Moving stable to `previous` falls back: there is no previous then.
         Raises UnknownModel, Conflict."""
+
+    def set_serving(self, name: ModelName, digest: VersionDigest) -> Entry:
+        """This version has taken the name. A label that moves leaves who serves where it is, unless that was removed.
+        Raises UnknownModel."""
 
     def remove_model(self, name: ModelName) -> None:
         """With its versions, counters and pin. An unknown one is fine."""

@@ -7,6 +7,7 @@ import signal
 from typing import NamedTuple
 
 from fornada.keeper import namespaces, separation
+from fornada_sdk.sandbox import forking
 
 REPORT_MOST = 4096
 
@@ -30,13 +31,21 @@ class Exit:
     signal: int | None
     max_rss_bytes: int = 0
     cpu_s: float = 0.0
+    over_memory: bool = False
+    """It was ended because it held more memory than its bound."""
 
     def __str__(self) -> str:
         return f"exited with code {self.code}" if self.signal is None else f"was killed by signal {self.signal} ({_name(self.signal)})"
 
     def head(self) -> dict[str, object]:
         """EXITED's fields."""
-        return {"status": self.code, "signal": self.signal, "max_rss_bytes": self.max_rss_bytes, "cpu_s": round(self.cpu_s, 6)}
+        return {
+            "status": self.code,
+            "signal": self.signal,
+            "max_rss_bytes": self.max_rss_bytes,
+            "cpu_s": round(self.cpu_s, 6),
+            "over_memory": self.over_memory,
+        }
 
 
 def start(program: separation.Program) -> Started:
@@ -47,7 +56,8 @@ def start(program: separation.Program) -> Started:
     # A signal between fork and exec would run the keeper's handlers in the child, or be lost there.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        pid = os.fork()
+        behind = program.behind
+        pid = forking.fork_first() if behind is not None and behind.own_pids else os.fork()
         if pid == 0:
             separation.become(program, parent=parent, report=write_end)
     except OSError:

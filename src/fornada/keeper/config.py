@@ -6,6 +6,27 @@ import os
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class WallsConfig:
+    """What keeps children apart. Main has seen that the machine gives it."""
+
+    level: str
+    """levels.Level"""
+    node: str
+    """What the node is called where it stands beside others, as in names of cgroups."""
+    run_dir: str
+    """A folder of the node's own."""
+    first_uid: int = 0
+    """Of `uids` that instances may have; 0: they have ours."""
+    uids: int = 0
+    own_users: bool = False
+    """Each may have a user namespace inside its others."""
+    cgroup_namespace: bool = False
+    landlock: bool = False
+    scoped_signals: bool = False
+    """Landlock keeps signals inside."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Config:
     """Descriptors are numbers in the keeper's own table."""
 
@@ -24,12 +45,14 @@ class Config:
     drain_s: float
     kill_s: float
     grace_s: float
+    walls: WallsConfig
 
 
 def read(descriptor: int) -> Config:
     """Reads and closes the descriptor."""
     with os.fdopen(descriptor, "rb") as file:
-        return Config(**json.load(file))
+        given = json.load(file)
+    return Config(**{**given, "walls": WallsConfig(**given["walls"])})
 
 
 def dump(config: Config) -> bytes:

@@ -17,6 +17,7 @@ from fornada.keeper.orders import Spawn
 from fornada.keeper.records import HostChild, Life, Member
 from fornada.keeper.say import say
 from fornada.keeper.starting import Conversation, Lost, converse, start_host
+from fornada.keeper.walls import Walls
 from fornada_sdk.wire.messages import Kind
 
 STOP_SHARE = 0.8
@@ -33,6 +34,7 @@ class Hosts:
         loop: Loop,
         *,
         null: int,
+        walls: Walls,
         kill_s: float,
         started: Callable[[HostChild], None],
         ended: Callable[[Member], None],
@@ -44,7 +46,7 @@ class Hosts:
         self._kill_s = kill_s
         self._started = started
         self._ended = ended
-        self._start = start or (lambda loop, order, talk, lost: start_host(loop, order, talk, null=null, lost=lost))
+        self._start = start or (lambda loop, order, talk, lost: start_host(loop, walls, order, talk, null=null, lost=lost))
         self._signal_host = signal_host
         self._open: dict[str, HostChild] = {}
 

@@ -5,6 +5,7 @@ SERVING --signal--> DRAINING --control plane gone, or too late--> ENDING --all r
    +-------------------+--- no control plane, second signal --------+      main dead: everything is killed at once
 """
 
+import dataclasses
 import enum
 import os
 import signal
@@ -19,6 +20,7 @@ from fornada.keeper.peer import Peer
 from fornada.keeper.records import BuildChild, Child, ControlChild, HostChild, InstanceChild, Life, Member
 from fornada.keeper.say import say
 from fornada.keeper.starting import start_build, start_control, start_runner
+from fornada.keeper.walls import Walls
 from fornada_sdk.wire.channel import Message
 from fornada_sdk.wire.messages import Kind
 
@@ -37,9 +39,10 @@ class Phase(enum.Enum):
 class Keeper:
     """One node's processes, from the first control plane to the last child."""
 
-    def __init__(self, loop: Loop, config: Config, main: Callable[["Keeper"], Peer]) -> None:
+    def __init__(self, loop: Loop, config: Config, walls: Walls, main: Callable[["Keeper"], Peer]) -> None:
         self._loop = loop
         self._config = config
+        self._walls = walls
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._listeners = list(config.listeners)
         self._control: ControlChild | None = None
@@ -49,7 +52,7 @@ class Keeper:
         """By pid, everything that isn't reaped."""
         self._named: dict[str, InstanceChild | BuildChild] = {}
         """Instances and builds, ended ones too until they are forgotten."""
-        self._hosts = Hosts(loop, null=self._null, kill_s=config.kill_s, started=self._register, ended=self._instance_ended)
+        self._hosts = Hosts(loop, null=self._null, walls=walls, kill_s=config.kill_s, started=self._register, ended=self._instance_ended)
         self._phase = Phase.SERVING
         self._code = 0
         self._main = main(self)
@@ -91,6 +94,7 @@ class Keeper:
             "keeper_pid": namespaces.own_outer_pid(),
             "main_pid": self._config.main_pid,
             "control_pid": control.outer,
+            "isolation": self._walls.level.value,
             "listeners": len(self._listeners),
             "instances": len(instances),
             "ended": sum(child.life is Life.ENDED for child in kept),
@@ -208,7 +212,9 @@ class Keeper:
             self._announce(child)  # its host executes already
 
     def _runner(self, order: orders.Spawn) -> InstanceChild:
-        runner, near = start_runner(self._loop, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why))
+        runner, near = start_runner(
+            self._loop, self._walls, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why)
+        )
         self._register(runner)
         runner.peer.send(Kind.ASSIGN, order.assignment, near)
         return runner
@@ -226,7 +232,7 @@ class Keeper:
         refused = self._refusal(order.build)
         if not refused:
             try:
-                build = start_build(order, null=self._null)
+                build = start_build(self._walls, order, null=self._null)
             except OSError as error:
                 refused = _cant_start(error)
             else:
@@ -279,6 +285,8 @@ class Keeper:
 
     def _register(self, child: Child) -> None:
         self._children[child.pid] = child
+        if child.enclosure is not None:
+            child.enclosure.end = lambda: self._signal(child, signal.SIGKILL)
         self._loop.watch(child.report, lambda: self._reported(child))
 
     def _reported(self, child: Child) -> None:
@@ -317,6 +325,9 @@ class Keeper:
             if child is not None:
                 child.life = Life.ENDED
                 child.end = end
+                if child.enclosure is not None:
+                    child.enclosure.release()
+                    child.end = dataclasses.replace(end, over_memory=child.enclosure.over_memory)
                 self._ended(child)
             swept = True
         if swept:

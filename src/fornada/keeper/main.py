@@ -7,11 +7,14 @@ import signal
 import socket
 import sys
 
-from fornada.keeper import config, linux
+from fornada.keeper import config
 from fornada.keeper.keeper import Keeper
 from fornada.keeper.loop import Loop
 from fornada.keeper.peer import Peer
+from fornada.keeper.say import say
 from fornada.keeper.starting import CONTROL_SETTINGS, CONTROL_SOCKET
+from fornada.keeper.walls import NoWalls, Walls
+from fornada_sdk.sandbox import syscalls
 from fornada_sdk.wire.channel import Channel, Message
 from fornada_sdk.wire.messages import Kind
 
@@ -24,20 +27,27 @@ def main() -> None:
     settings = config.read(int(sys.argv[-1]))
     for descriptor in (*settings.listeners, settings.settings, settings.lock, settings.main_socket):
         os.set_inheritable(descriptor, False)
-    linux.set_name("fornada-keeper")
+    syscalls.set_name("fornada-keeper")
     if settings.nested:
-        linux.die_with_parent()  # and the kernel ends the namespace with us
+        syscalls.die_with_parent()  # and the kernel ends the namespace with us
     else:
         # A SIGKILL would leave us no time to end the processes that models made; the end of main's socket does.
-        linux.become_subreaper()
-        linux.die_with_parent(signal.SIGHUP)
+        syscalls.become_subreaper()
+        syscalls.die_with_parent(signal.SIGHUP)
     _open_many_files()
     for name, value in CONTROL_ENVIRONMENT.items():
         os.putenv(name, value)
     loop = Loop()
-    keeper = Keeper(loop, settings, lambda keeper: _talk_to_main(loop, settings, keeper))
+    try:
+        walls = Walls(settings.walls, loop)
+    except NoWalls as error:
+        say(str(error))
+        sys.exit(1)
+    keeper = Keeper(loop, settings, walls, lambda keeper: _talk_to_main(loop, settings, keeper))
     gc.freeze()  # a collection in a forked child would copy every page
-    sys.exit(keeper.run())
+    code = keeper.run()
+    walls.close()
+    sys.exit(code)
 
 
 def _talk_to_main(loop: Loop, settings: config.Config, keeper: Keeper) -> Peer:

@@ -3,7 +3,8 @@
 In the namespace the keeper is process 1: when it ends, the kernel ends all the others. /proc stays the one of the outside, so
 "/proc/self" and the Pid line of a pidfd give the numbers that the operator's `kill` understands.
 
-Issue C: user namespaces, which give an ordinary user the same.
+An ordinary user may make one only inside a user namespace of his own, in which he has every right over what is made in it and none
+over anything else. Files keep their owners there, and everybody his name.
 """
 
 import contextlib
@@ -11,25 +12,45 @@ import errno
 import os
 from collections.abc import Iterator
 
-from fornada.keeper import linux
+from fornada_sdk.sandbox import syscalls
 
 
 @contextlib.contextmanager
-def children_in_new_pid_namespace() -> Iterator[bool]:
+def children_in_new_pid_namespace(*, with_users: bool = False) -> Iterator[bool]:
     """The first child forked inside is process 1 of a new pid namespace. Yields False where the machine doesn't allow that.
 
-    On leaving, later children are forked into the caller's own namespace again; without that the caller could start no thread.
+    `with_users`: inside a user namespace, for a caller without rights, who stays in it. Programs that he executes inside get all
+    rights over it. On leaving, later children are forked into the caller's own pid namespace again, but for him; he can start
+    neither threads nor processes any more.
     """
     with contextlib.ExitStack() as stack:
         try:
             own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
             stack.callback(os.close, own)
-            linux.unshare(linux.CLONE_NEWPID)
+            if with_users:
+                stack.enter_context(_own_users())
+            else:
+                syscalls.unshare(syscalls.CLONE_NEWPID)
+                stack.callback(syscalls.setns, own, syscalls.CLONE_NEWPID)
         except OSError:
             yield False
             return
-        stack.callback(linux.setns, own, linux.CLONE_NEWPID)
         yield True
+
+
+@contextlib.contextmanager
+def _own_users() -> Iterator[None]:
+    """In new user and pid namespaces; inside, rights outlive exec. Raises OSError."""
+    uid, gid = os.geteuid(), os.getegid()
+    syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWPID)
+    for name, content in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(content)
+    syscalls.raise_ambient()
+    try:
+        yield
+    finally:
+        syscalls.prctl(syscalls.PR_CAP_AMBIENT, syscalls.PR_CAP_AMBIENT_CLEAR_ALL)
 
 
 def own_outer_pid() -> int:

@@ -1,29 +1,51 @@
 """What a control plane orders, read into frozen types at the border: behind here nothing is of unknown shape."""
 
 import dataclasses
+import enum
 import re
 from typing import Any
 
+from fornada_sdk.sandbox.plan import Access, Grant, Limits
 from fornada_sdk.wire.messages import encode
 
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
+OPEN_FILES = 1024
+"""Where an order doesn't say."""
 _SIGNAL_MOST = 64
+_FILES_MOST = 200
+"""One message to a zygote or a host carries as many descriptors, and some of our own."""
+_CPUS_MOST = 4096
 
 
 class BadOrder(Exception):
     """An order that can't be carried out as it stands. The message is one line."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a child. 0 means no bound, except for `core_bytes`, where it means no core file."""
+class Network(enum.Enum):
+    """What a child reaches."""
 
-    memory_bytes: int = 0
-    open_files: int = 1024
-    processes: int = 0
-    file_bytes: int = 0
-    core_bytes: int = 0
-    nice: int = 0
+    NONE = "none"
+    LOOPBACK = "loopback"
+    """Its own 127.0.0.1, and TCP sockets to use it with."""
+    HOST = "host"
+    """All that the machine reaches: for what we ship ourselves."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What a child may see and use, whatever keeps it from the rest. An order that says nothing gets nothing."""
+
+    files: tuple[Grant, ...] = ()
+    """Folders, files and device nodes by their paths here."""
+    python: str = ""
+    """An interpreter that is there with all that belongs to it."""
+    network: Network = Network.NONE
+    cpus: float = 0.0
+    """CPU seconds per second; 0 is no bound."""
+    temporary_bytes: int = 64 * 1024 * 1024
+    """Of its own /tmp, and as many of /dev/shm."""
+    own_uid: bool = True
+    """It gets a uid that nothing else has, where we may give one; WRITE files become its own. False: ours, without our rights."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,6 +56,7 @@ class Command:
     env: dict[str, str]
     cwd: str
     limits: Limits
+    sandbox: Sandbox = Sandbox()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,11 +153,55 @@ def _command(head: dict[str, Any]) -> Command:
     cwd = _text(head, "cwd")
     if not cwd.startswith("/"):
         raise BadOrder("cwd must be an absolute path")
-    return Command(tuple(argv), env, cwd, _limits(_table(head, "limits")))
+    return Command(tuple(argv), env, cwd, _limits(_table(head, "limits")), _sandbox(_table(head, "sandbox")))
+
+
+def _sandbox(table: dict[str, Any]) -> Sandbox:
+    usual = Sandbox()
+    files = table.get("files", [])
+    if not isinstance(files, list) or len(files) > _FILES_MOST:
+        raise BadOrder(f"sandbox.files must be a list of {_FILES_MOST} at most")
+    cpus = table.get("cpus", usual.cpus)
+    if not isinstance(cpus, int | float) or isinstance(cpus, bool) or not 0 <= cpus <= _CPUS_MOST:
+        raise BadOrder(f"sandbox.cpus must be a number from 0 to {_CPUS_MOST}")
+    own_uid = table.get("own_uid", usual.own_uid)
+    if not isinstance(own_uid, bool):
+        raise BadOrder("sandbox.own_uid must be true or false")
+    try:
+        network = Network(table.get("network", usual.network.value))
+    except ValueError:
+        raise BadOrder(f"sandbox.network must be one of {', '.join(kind.value for kind in Network)}") from None
+    return Sandbox(
+        files=tuple(_grant(entry) for entry in files),
+        python=_path(table["python"], "sandbox.python") if table.get("python") else "",
+        network=network,
+        cpus=float(cpus),
+        temporary_bytes=_whole(table, "temporary_bytes", usual.temporary_bytes, least=4096),
+        own_uid=own_uid,
+    )
+
+
+def _grant(entry: object) -> Grant:
+    if not isinstance(entry, list) or len(entry) != 2:
+        raise BadOrder("each of sandbox.files must be a path and what may be done with it")
+    try:
+        access = Access(entry[1])
+    except ValueError:
+        raise BadOrder(f"a file may be had to {', '.join(kind.value for kind in Access)}") from None
+    return Grant(_path(entry[0], "sandbox.files"), access)
+
+
+def _path(value: object, where: str) -> str:
+    """Absolute, and the same whoever reads it: a child must not be shown what lies beside what was meant."""
+    if not isinstance(value, str) or not _sendable(value) or not value.startswith("/") or value == "/":
+        raise BadOrder(f"{where} must hold absolute paths")
+    if any(part in ("", ".", "..") for part in value.split("/")[1:]):
+        raise BadOrder(f"{where} must hold paths without '.', '..' and empty parts: {value[:100]!r}")
+    return value
 
 
 def _limits(table: dict[str, Any]) -> Limits:
-    usual = Limits()
+    usual = Limits(open_files=OPEN_FILES)
     return Limits(
         memory_bytes=_whole(table, "memory_bytes", usual.memory_bytes),
         open_files=_whole(table, "open_files", usual.open_files),

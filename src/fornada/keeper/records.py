@@ -12,6 +12,7 @@ import os
 from fornada.keeper.children import Exit, Started
 from fornada.keeper.orders import Build, Command, Spawn
 from fornada.keeper.peer import Peer
+from fornada.keeper.walls import Enclosure
 from fornada_sdk.wire import channel
 from fornada_sdk.wire.messages import Kind
 
@@ -34,6 +35,8 @@ class Child:
         self.outer = started.outer
         self.report = started.report
         """Descriptor, open while STARTING."""
+        self.enclosure: Enclosure | None = None
+        """Until it is reaped."""
         self.life = Life.STARTING
         self.end = Exit(code=None, signal=None)
         """Means something once ENDED."""

@@ -1,9 +1,7 @@
-"""Starts the kinds of children, each with its descriptors.
-
-Issue C: zygotes are one more kind, and `start_runner` asks one for a fork where it now executes.
-"""
+"""Starts the kinds of children, each with its descriptors and behind its walls."""
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import socket
@@ -12,10 +10,11 @@ from collections.abc import Callable
 from fornada.keeper import children
 from fornada.keeper.config import Config
 from fornada.keeper.loop import Loop
-from fornada.keeper.orders import Build, Spawn
+from fornada.keeper.orders import Build, Command, Spawn
 from fornada.keeper.peer import Peer
 from fornada.keeper.records import BuildChild, ControlChild, HostChild, InstanceChild
 from fornada.keeper.separation import Program
+from fornada.keeper.walls import Enclosure, Walls
 from fornada_sdk.wire import channel
 from fornada_sdk.wire.channel import Channel, Message
 
@@ -77,17 +76,20 @@ def converse(loop: Loop, *, lost: Lost, left: Callable[[], None] | None = None) 
         return Conversation(peer, theirs, output, written)
 
 
-def start_runner(loop: Loop, order: Spawn, *, null: int, lost: Lost) -> tuple[InstanceChild, list[int]]:
+def start_runner(loop: Loop, walls: Walls, order: Spawn, *, null: int, lost: Lost) -> tuple[InstanceChild, list[int]]:
     """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper; and what it is to be given with ASSIGN:
     the near end of its outbound channel, if it is to have one. Raises OSError."""
     with contextlib.ExitStack() as on_failure:
         near, far = _outbound(on_failure) if order.outbound else ([], -1)
         talk = converse(loop, lost=lost)
         on_failure.callback(talk.close)
-        started = _start(order, (null, talk.written, talk.written, talk.far.fileno()))
+        program = _runner(order.command, (null, talk.written, talk.written, talk.far.fileno()))
+        started, enclosure = _start(walls, order.instance, program, order.command)
         on_failure.pop_all()
     talk.close_far()
-    return InstanceChild(order, started, talk.peer, talk.output, far), near
+    child = InstanceChild(order, started, talk.peer, talk.output, far)
+    child.enclosure = enclosure
+    return child, near
 
 
 def _outbound(on_failure: contextlib.ExitStack) -> tuple[list[int], int]:
@@ -98,7 +100,7 @@ def _outbound(on_failure: contextlib.ExitStack) -> tuple[list[int], int]:
     return ends[:1], ends[1]
 
 
-def start_host(loop: Loop, order: Spawn, talk: Conversation, *, null: int, lost: Lost) -> HostChild:
+def start_host(loop: Loop, walls: Walls, order: Spawn, talk: Conversation, *, null: int, lost: Lost) -> HostChild:
     """A process that instances will share, with a channel of its own. What it says before it has heard of any goes to the output of
     the first, whose conversation is `talk`. Raises OSError."""
     with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
@@ -106,21 +108,37 @@ def start_host(loop: Loop, order: Spawn, talk: Conversation, *, null: int, lost:
         always.callback(theirs.close)
         peer = Peer(loop, Channel(ours, queue_bytes=RUNNER_QUEUE, body_bytes=0), heard=None, lost=lost)
         on_failure.callback(peer.close)
-        started = _start(order, (null, talk.written, talk.written, theirs.fileno()))
+        program = _runner(order.command, (null, talk.written, talk.written, theirs.fileno()))
+        started, enclosure = _start(walls, f"host {order.host}", program, order.command)
         on_failure.pop_all()
-        return HostChild(order.host, started, peer)
+        child = HostChild(order.host, started, peer)
+        child.enclosure = enclosure
+        return child
 
 
-def _start(order: Spawn, descriptors: tuple[int, ...]) -> children.Started:
-    command = order.command
-    return children.start(Program(command.argv, command.env, command.cwd, descriptors, limits=command.limits))
-
-
-def start_build(order: Build, *, null: int) -> BuildChild:
+def start_build(walls: Walls, order: Build, *, null: int) -> BuildChild:
     """A build whose output goes to its log. Raises OSError."""
     command = order.command
     program = Program(command.argv, command.env, command.cwd, (null, null, null), log=order.log, limits=command.limits)
-    return BuildChild(order, children.start(program))
+    started, enclosure = _start(walls, f"build {order.build}", program, command)
+    child = BuildChild(order, started)
+    child.enclosure = enclosure
+    return child
+
+
+def _runner(command: Command, descriptors: tuple[int, ...]) -> Program:
+    return Program(command.argv, command.env, command.cwd, descriptors, limits=command.limits)
+
+
+def _start(walls: Walls, name: str, program: Program, command: Command) -> tuple[children.Started, Enclosure]:
+    enclosure = walls.around(name, command)
+    try:
+        started = children.start(dataclasses.replace(program, behind=enclosure.behind))
+    except BaseException:
+        enclosure.release()
+        raise
+    enclosure.forked(started.outer)
+    return started, enclosure
 
 
 def start_control(loop: Loop, config: Config, *, null: int, heard: Callable[[Message], None], lost: Lost) -> ControlChild:

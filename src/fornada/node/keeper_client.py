@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.ports import ExitStatus, Launch, Limits, SpawnRefused
+from fornada.core.ports import ExitStatus, Launch, Limits, Sandbox, SpawnRefused
 from fornada_sdk.wire.channel import DESCRIPTORS_MOST, Channel, ChannelClosed, Message, QueueFull
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import Kind
@@ -110,6 +110,8 @@ class KeeperClient:
         self.keeper_pid = 0
         self.main_pid = 0
         self.control_pid = 0
+        self.isolation = ""
+        """The level that children are kept apart at."""
         self.listeners: list[socket.socket] = []
         """The node's listening sockets, non-blocking; another control plane may hold them too, so never shut one down."""
         self.adopted: list[RunnerProcess] = []
@@ -143,6 +145,7 @@ class KeeperClient:
             "env": launch.env,
             "cwd": launch.cwd,
             "limits": msgspec.structs.asdict(launch.limits),
+            "sandbox": msgspec.to_builtins(launch.sandbox),
             "assignment": launch.assignment,
             "memo": launch.memo,
             "host": launch.host,
@@ -155,13 +158,23 @@ class KeeperClient:
             raise
         return await started  # when the await is cancelled the future is too, and `_spawned` gives the runner back
 
-    async def build(self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, log: str) -> ExitStatus:
+    async def build(
+        self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, sandbox: Sandbox, log: str
+    ) -> ExitStatus:
         """Raises SpawnRefused, KeeperLost. A build of that name and command that a predecessor began is joined, not begun again."""
         if build in self._builds:
             raise SpawnRefused(f"the build '{build}' runs already")
         mine = _Build()
         self._builds[build] = mine
-        head = {"build": build, "argv": list(argv), "env": dict(env), "cwd": cwd, "limits": msgspec.structs.asdict(limits), "log": log}
+        head = {
+            "build": build,
+            "argv": list(argv),
+            "env": dict(env),
+            "cwd": cwd,
+            "limits": msgspec.structs.asdict(limits),
+            "sandbox": msgspec.to_builtins(sandbox),
+            "log": log,
+        }
         try:
             self._order(Kind.BUILD, head)
             status = await asyncio.shield(mine.ended)
@@ -285,6 +298,7 @@ class KeeperClient:
         self.keeper_pid = int(head["keeper_pid"])
         self.main_pid = int(head["main_pid"])
         self.control_pid = int(head["control_pid"])
+        self.isolation = str(head["isolation"])
         self.listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         for listener in self.listeners:
             listener.setblocking(False)

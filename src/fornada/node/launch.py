@@ -8,6 +8,7 @@ import msgspec
 
 from fornada.core.policy.placement import CPU
 from fornada.core.ports import Launch, Limits, Provisioned, Version
+from fornada.node import sandbox
 from fornada.node.hosts import Alone, Seat
 
 ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from fornada_sdk.runner.main import main; main()"
@@ -68,6 +69,8 @@ def launch(
     spec = version.spec
     shared = seat if isinstance(seat, Seat) else None
     home = shared.scratch if shared is not None else place.scratch
+    # A process that others share reads what its host's shelf holds, now and later.
+    readable = msgspec.structs.replace(provisioned, folder=shared.shelf, artifacts={}) if shared is not None else provisioned
     memory_bytes = shared.bound.memory_bytes if shared is not None else spec.resources.memory
     return Launch(
         instance=place.instance,
@@ -77,8 +80,10 @@ def launch(
         limits=Limits(
             memory_bytes=memory_bytes,
             open_files=OPEN_FILES + (shared.bound.members * MEMBER_FILES if shared is not None else 0),
+            processes=spec.resources.pids if shared is None else 0,
             file_bytes=max(spec.resources.scratch, FILE_BYTES_LEAST),
         ),
+        sandbox=sandbox.of_runner(spec, readable, scratch=home, device=place.device, shared=shared is not None),
         assignment={**_assignment(version, provisioned, place, release), "host": shared.host if shared is not None else ""},
         memo={
             "model": version.model,

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from fornada_sdk.sandbox import allowed, bpf
+from fornada_sdk.sandbox import allowed, bpf, syscalls
 from fornada_sdk.sandbox.architecture import ALL, Architecture, own
 from fornada_sdk.sandbox.bpf import Branch, Compare, Decision, Load, Mask, Return
 
@@ -31,14 +31,16 @@ OFFSET_ARCHITECTURE = 4
 OFFSET_ARGUMENTS = 16  # six of 64 bits
 X32_FROM = 0x40000000
 
-AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
-SOCK_STREAM = 1
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+SOCK_STREAM, SOCK_DGRAM = 1, 2
 SOCK_TYPES = 0xF  # SOCK_CLOEXEC and SOCK_NONBLOCK stand in the same word
-IPPROTO_TCP = 6
+IPPROTO_TCP, IPPROTO_UDP = 6, 17
+NETLINK_ROUTE = 0
 NAMESPACES = 0x7E020000
 """Every CLONE_NEW* that clone knows."""
 PR_SET_SECCOMP = 22
 PR_SET_MM = 35
+SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC = 1, 1
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 FIOSETOWN, SIOCSPGRP = 0x8901, 0x8902
 F_SETOWN, F_SETSIG, F_SETOWN_EX = 8, 10, 15
@@ -52,11 +54,15 @@ class Variant(enum.Enum):
     """With namespaces of its own. Sockets: AF_UNIX."""
     NETWORK = "network"
     """The same, and TCP: for a network namespace in which only a forwarder listens."""
+    HOST = "host"
+    """USUAL, and what a client of the host's network needs: TCP, UDP for names, and asking which addresses there are."""
     STRICT = "strict"
     """Without namespaces: nothing that reaches a process of the same uid. No sockets but pairs, no shared objects, no signals but
     to itself."""
     SCOPED = "scoped"
     """The same where Landlock keeps signals inside (from its version 6 on): a model may end the processes that it started."""
+    ZYGOTE = "zygote"
+    """What its children may, and what takes them behind their walls: namespaces, mounts, filters. What is read-only stays so."""
 
 
 _WITHOUT_NAMESPACES = frozenset([Variant.STRICT, Variant.SCOPED])
@@ -105,6 +111,8 @@ def verdicts(variant: Variant, *, pid: int) -> dict[str, Decision]:
     # Typing into a terminal that the operator sits at; line disciplines are kernel code that nobody needs here.
     what["ioctl"] = _none_of(1, (TIOCSTI, TIOCLINUX, TIOCSETD))
     what["socket"] = _socket(variant)
+    if variant is Variant.ZYGOTE:
+        what.update(_building_walls())
     what["socketpair"] = _only(0, (AF_UNIX,), NO_FAMILY)
     if variant in _WITHOUT_NAMESPACES:
         what.update(_own_process_alone())
@@ -132,15 +140,35 @@ def _signals_to(pid: int) -> dict[str, Decision]:
     }
 
 
+def _building_walls() -> dict[str, Decision]:
+    """In a user namespace where the flags of mounts aren't locked, root could make a mount writable again that it was given read-only.
+    So mount_setattr isn't here, and mount changes the flags of a mount to one set alone."""
+    names = ("unshare", "setns", "umount2", "pivot_root", "move_mount", "sethostname")
+    landlock = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
+    read_only = Branch(Compare.EQUAL, syscalls.MS_MADE_READ_ONLY, ALLOW, REFUSE)
+    return {
+        **dict.fromkeys((*names, *landlock), ALLOW),
+        "mount": Load(_argument(3), Branch(Compare.ANY_BIT, syscalls.MS_REMOUNT, read_only, ALLOW)),
+        # No listener: whoever had it would answer the calls of others.
+        "seccomp": _only(0, (SECCOMP_SET_MODE_FILTER,), then=_only(1, (SECCOMP_FILTER_FLAG_TSYNC,))),
+    }
+
+
 def _socket(variant: Variant) -> Decision:
     if variant in _WITHOUT_NAMESPACES:
         return NO_FAMILY
     if variant is Variant.USUAL:
         return _only(0, (AF_UNIX,), NO_FAMILY)
+    if variant is Variant.ZYGOTE:  # its network namespace has no interface; in a child's, one is raised by a datagram socket
+        return _only(0, (AF_UNIX, AF_INET, AF_INET6), NO_FAMILY)
     # SOCK_STREAM alone isn't enough: SCTP and MPTCP are streams too.
-    protocol = _only(2, (0, IPPROTO_TCP), NO_PROTOCOL)
-    stream = Load(_argument(1), Mask(SOCK_TYPES, Branch(Compare.EQUAL, SOCK_STREAM, protocol, REFUSE)))
-    internet = _any_of((AF_INET, AF_INET6), stream, NO_FAMILY)
+    tcp = _only(2, (0, IPPROTO_TCP), NO_PROTOCOL)
+    udp = _only(2, (0, IPPROTO_UDP), NO_PROTOCOL) if variant is Variant.HOST else REFUSE
+    kind = Branch(Compare.EQUAL, SOCK_STREAM, tcp, Branch(Compare.EQUAL, SOCK_DGRAM, udp, REFUSE))
+    others = NO_FAMILY
+    if variant is Variant.HOST:
+        others = Branch(Compare.EQUAL, AF_NETLINK, _only(2, (NETLINK_ROUTE,), NO_PROTOCOL), NO_FAMILY)
+    internet = _any_of((AF_INET, AF_INET6), Load(_argument(1), Mask(SOCK_TYPES, kind)), others)
     return Load(_argument(0), Branch(Compare.EQUAL, AF_UNIX, ALLOW, internet))
 
 

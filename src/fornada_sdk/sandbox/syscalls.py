@@ -27,9 +27,13 @@ AT_SYMLINK_NOFOLLOW = 0x100
 AT_EMPTY_PATH = 0x1000
 AT_RECURSIVE = 0x8000
 
-MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND = 0x20, 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
+MS_SLAVE = 0x80000
+MS_MADE_READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_REMOUNT | MS_BIND
+"""The flags of one mount, the rest of its file system as it is. The filter of a zygote allows this change of flags alone."""
 MNT_DETACH = 2
 
 OPEN_TREE_CLONE = 1

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from fornada.core.ports import ExitStatus, KeeperPort, Limits, SpawnRefused
+from fornada.core.ports import ExitStatus, KeeperPort, Limits, Sandbox, SpawnRefused
 from fornada.node.provision.durable import no_space
 
 LOGS_KEPT = 50
@@ -64,6 +64,7 @@ class Builds:
         *,
         env: Mapping[str, str],
         cwd: Path,
+        sandbox: Sandbox,
         told: Callable[[str], None] | None = None,
         limits: Limits = LIMITS,
         longest_s: float = LONGEST_S,
@@ -75,7 +76,7 @@ class Builds:
         async with self._slots:
             self.running += 1
             try:
-                return await self._run(what, argv, env, cwd, told, limits, longest_s)
+                return await self._run(what, argv, env, cwd, sandbox, told, limits, longest_s)
             finally:
                 self.running -= 1
 
@@ -85,6 +86,7 @@ class Builds:
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: Path,
+        sandbox: Sandbox,
         told: Callable[[str], None] | None,
         limits: Limits,
         longest_s: float,
@@ -94,7 +96,7 @@ class Builds:
         log = self._logs / f"{build}.log"
         if self._keeper is None:
             raise BuildFailed(f"the {what} build can't be started: no node runs", log=log)
-        work = self._keeper.build(build, argv=argv, env=env, cwd=str(cwd), limits=limits, log=str(log))
+        work = self._keeper.build(build, argv=argv, env=env, cwd=str(cwd), limits=limits, sandbox=sandbox, log=str(log))
         try:
             async with asyncio.timeout(longest_s):
                 status = await (_watched(work, log, told) if told else work)

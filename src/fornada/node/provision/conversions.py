@@ -30,6 +30,7 @@ from fornada.node.provision.flights import Flights
 from fornada.node.provision.hashing import digest_of
 from fornada.node.provision.held import held
 from fornada.node.provision.locks import CONVERT_LOCK_ENDING, KEY_LENGTH, lock_hash
+from fornada.node.provision.sandboxes import of_script
 from fornada.node.provision.threads import uninterrupted
 from fornada.node.provision.variables import Variables
 
@@ -114,9 +115,16 @@ class Conversions:
         scratch = temporary / "scratch"
         argv = [str(interpreter), "-I", "-B", str(script), str(fetched), str(temporary / OUTPUT / name)]
         env = self._variables.script(temporary=scratch)
+        environment = interpreter.parent.parent
+        sandbox = of_script(python=str(interpreter), read=[environment, script.parent, fetched], write=[scratch, temporary / OUTPUT])
         try:
             await self._builds.run(
-                "convert", argv, env=env, cwd=scratch, told=lambda line: tell(Step("building", f"converting {name}: {line}"))
+                "convert",
+                argv,
+                env=env,
+                cwd=scratch,
+                sandbox=sandbox,
+                told=lambda line: tell(Step("building", f"converting {name}: {line}")),
             )
         except BuildFailed as failure:
             raise LoadFailed(f"{script.name} can't convert {name}: {failure.reason}", retry_after_s=RETRY_S) from None

@@ -6,6 +6,7 @@
 What carries the key's name is complete, whatever was killed when: everything else is a .tmp- that the next sweep removes.
 """
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -30,18 +31,24 @@ from fornada.node.provision.flights import Flights
 from fornada.node.provision.held import held
 from fornada.node.provision.interpreters import Interpreter
 from fornada.node.provision.locks import entries, environment_key, lock_hash
+from fornada.node.provision.sandboxes import of_compiler, of_tool
 from fornada.node.provision.threads import uninterrupted
-from fornada.node.provision.variables import Variables
+from fornada.node.provision.variables import SEARCH_PATH, Variables
 
 MARKER = ".fornada.json"
+COMPILED = ("--invalidation-mode", "unchecked-hash")
+"""The environment is read-only: nothing would ever be compiled again, so no file time needs checking at import."""
 RETRY_S = 10.0
 
 
 class Environments:
     """The folder DATA_DIR/environments."""
 
-    def __init__(self, root: Path, locks: Path, *, builds: Builds, variables: Variables, disk: Disk, log: EventLog | None) -> None:
+    def __init__(
+        self, root: Path, locks: Path, *, data_dir: Path, builds: Builds, variables: Variables, disk: Disk, log: EventLog | None
+    ) -> None:
         self.root = root
+        self._data_dir = data_dir
         self._locks = locks
         self._builds = builds
         self._variables = variables
@@ -90,7 +97,8 @@ class Environments:
         env = self._variables.uv()
         venv = ["venv", "--quiet", "--relocatable", "--no-project", "--python", interpreter.path, str(temporary)]
         tell(Step("building", f"making an environment with Python {interpreter.version}"))
-        await self._builds.run("environment", uv + venv, env=env, cwd=self.root)
+        sandbox = of_tool(env, data_dir=self._data_dir, programs=uv, python=interpreter.path)
+        await self._builds.run("environment", uv + venv, env=env, cwd=self.root, sandbox=sandbox)
         packages = entries(lock, where="lock")
         if not packages:
             return
@@ -102,7 +110,6 @@ class Environments:
             f"{temporary}/bin/python",
             "--require-hashes",
             "--no-build",
-            "--compile-bytecode",
             str(requirements),
         ]
 
@@ -112,13 +119,22 @@ class Environments:
         tell(Step("building", f"installing {len(packages)} package{'s' * (len(packages) != 1)}"))
         try:
             # With hashes and versions fixed, a cache that has all of it needs no index: an unreachable one costs nothing then.
-            await self._builds.run("environment", [*uv, *sync, "--offline"], env=env, cwd=self.root, told=told)
-            return
+            await self._builds.run("environment", [*uv, *sync, "--offline"], env=env, cwd=self.root, sandbox=sandbox, told=told)
         except BuildFailed as failure:
             if self._variables.offline:
                 raise
             failure.forget_log()
-        await self._builds.run("environment", uv + sync, env=env, cwd=self.root, told=told)
+            await self._builds.run("environment", uv + sync, env=env, cwd=self.root, sandbox=sandbox, told=told)
+        tell(Step("building", "compiling"))
+        # Without site: a package's .pth files are code that every start of its interpreter would run.
+        compiler = [interpreter.path, "-I", "-S", "-m", "compileall", "-q", "-q", "-j", "0", *COMPILED, str(temporary / "lib")]
+        await self._compile(compiler, temporary, interpreter)
+
+    async def _compile(self, argv: list[str], temporary: Path, interpreter: Interpreter) -> None:
+        """Sources that no Python of this version compiles are data for it, such as templates: they are left alone, as pip does."""
+        environment = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
+        with contextlib.suppress(BuildFailed):
+            await self._builds.run("bytecode", argv, env=environment, cwd=temporary, sandbox=of_compiler(temporary, interpreter.path))
 
     async def _finish(self, temporary: Path, path: Path, interpreter: Interpreter, lock: str) -> None:
         await self._disk.room_for(0, what="this environment")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fornada.core.errors import InvalidSpec
 from fornada.node.provision.builds import BuildFailed, Builds
+from fornada.node.provision.sandboxes import of_reader
 
 OLDEST = (3, 9)
 """What fornada_sdk runs on."""
@@ -114,7 +115,9 @@ class Interpreters:
 
     async def _ask(self, path: str) -> Interpreter | None:
         try:
-            output = await self._builds.run("python", [path, "-I", "-S", "-c", DESCRIBE], env={}, cwd=Path("/"), longest_s=DESCRIBE_S)
+            output = await self._builds.run(
+                "python", [path, "-I", "-S", "-c", DESCRIBE], env={}, cwd=Path("/"), sandbox=of_reader(path), longest_s=DESCRIBE_S
+            )
             version, build, machine, libc = map(str, json.loads(output.strip().splitlines()[-1]))
         except (BuildFailed, ValueError, IndexError):
             return None

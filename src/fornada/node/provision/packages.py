@@ -1,5 +1,6 @@
 """Files out of packages: `pypi:NAME==VERSION#path` and `npm:NAME@VERSION#path`. Nothing of a package is run to get at them."""
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from fornada.node.provision.builds import BuildFailed, Builds
 from fornada.node.provision.download import SourceFailed
 from fornada.node.provision.interpreters import Interpreter
 from fornada.node.provision.requirements import parse_requirements
+from fornada.node.provision.sandboxes import of_script, of_tool
 from fornada.node.provision.variables import Variables
 
 _NPM = re.compile(r"(@[a-z0-9~._-]+/)?[a-z0-9~._-]+@\d[A-Za-z0-9.+-]*\Z")
@@ -38,7 +40,8 @@ TAKE_OUT_S = 600.0
 class Packages:
     """Fetches packages as builds and hands out single files of them."""
 
-    def __init__(self, *, builds: Builds, variables: Variables) -> None:
+    def __init__(self, *, data_dir: Path, builds: Builds, variables: Variables) -> None:
+        self._data_dir = data_dir
         self._builds = builds
         self._variables = variables
 
@@ -56,27 +59,28 @@ class Packages:
             *(find_uv_bin(), "pip", "install", "--no-deps", "--no-build", "--link-mode", "copy", "--python", interpreter.path),
             *("--target", str(target), requirement.text),
         ]
-        failure = await self._installed(argv, work, told)
+        failure = await self._installed(argv, work, interpreter, told)
         for python in OTHER_PYTHONS:
             if failure is None or "wheels with a matching Python" not in failure.reason:
                 break
-            failure = await self._installed([*argv, "--python-version", python], work, told) and failure
+            failure = await self._installed([*argv, "--python-version", python], work, interpreter, told) and failure
         if failure is not None:
             raise SourceFailed(failure.reason)
         return _regular(target, inside, requirement.text)
 
-    async def _installed(self, argv: list[str], work: Path, told: Callable[[str], None]) -> BuildFailed | None:
+    async def _installed(self, argv: list[str], work: Path, interpreter: Interpreter, told: Callable[[str], None]) -> BuildFailed | None:
         """None once it is there, else why not. Raises DiskFull."""
         env = self._variables.uv()
+        sandbox = of_tool(env, data_dir=self._data_dir, programs=argv[:1], python=interpreter.path)
         try:
             # A pinned version that is in the cache needs no index.
-            await self._builds.run("package", [*argv, "--offline"], env=env, cwd=work, told=told)
+            await self._builds.run("package", [*argv, "--offline"], env=env, cwd=work, sandbox=sandbox, told=told)
         except BuildFailed as failure:
             if self._variables.offline:
                 return failure
             failure.forget_log()
             try:
-                await self._builds.run("package", argv, env=env, cwd=work, told=told)
+                await self._builds.run("package", argv, env=env, cwd=work, sandbox=sandbox, told=told)
             except BuildFailed as second:
                 return second
         return None
@@ -92,14 +96,18 @@ class Packages:
         cached = "--offline" if self._variables.offline else "--prefer-offline"
         argv = [npm, "pack", "--silent", "--ignore-scripts", cached, "--pack-destination", str(work), "--", wanted]
         try:
-            await self._builds.run("package", argv, env=self._variables.npm(), cwd=work, told=told)
+            env = self._variables.npm()
+            programs = [npm, os.path.realpath(npm)]
+            sandbox = of_tool(env, data_dir=self._data_dir, programs=programs)
+            await self._builds.run("package", argv, env=env, cwd=work, sandbox=sandbox, told=told)
         except BuildFailed as failure:
             raise SourceFailed(failure.reason) from None
         target = work / "member"
         argv = [interpreter.path, "-I", "-S", "-c", TAKE_OUT, str(_archive(work, wanted)), inside, str(target)]
         env = self._variables.script(temporary=work)
         try:
-            await self._builds.run("package", argv, env=env, cwd=work, limits=TAKE_OUT_LIMITS, longest_s=TAKE_OUT_S)
+            sandbox = of_script(python=interpreter.path, read=[], write=[work])
+            await self._builds.run("package", argv, env=env, cwd=work, sandbox=sandbox, limits=TAKE_OUT_LIMITS, longest_s=TAKE_OUT_S)
         except BuildFailed as failure:
             raise SourceFailed(f"{wanted} can't be unpacked: {failure.reason}") from None
         return target

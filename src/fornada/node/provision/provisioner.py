@@ -30,6 +30,7 @@ from fornada.node.provision.locks import environment_key, lock_hash
 from fornada.node.provision.packages import Packages
 from fornada.node.provision.prune import Needed, prune, sweep, unshared_packages
 from fornada.node.provision.resolving import Resolving, ready_lock
+from fornada.node.provision.sandboxes import of_tool
 from fornada.node.provision.sdk import ensure_sdk, package_folder
 from fornada.node.provision.threads import uninterrupted
 from fornada.node.provision.variables import Variables
@@ -79,10 +80,12 @@ class Provisioner:
             uv_pythons=environ.get("UV_PYTHON_INSTALL_DIR", ""),
             pyenv=environ.get("PYENV_ROOT", ""),
         )
-        self._resolving = Resolving(self._cache, builds=builds, variables=variables)
-        self._environments = Environments(data_dir / "environments", self._locks, builds=builds, variables=variables, disk=disk, log=log)
+        self._resolving = Resolving(self._cache, data_dir=data_dir, builds=builds, variables=variables)
+        self._environments = Environments(
+            data_dir / "environments", self._locks, data_dir=data_dir, builds=builds, variables=variables, disk=disk, log=log
+        )
         self._contents = Contents(data_dir / "artifacts", log=log)
-        packages = Packages(builds=builds, variables=variables)
+        packages = Packages(data_dir=data_dir, builds=builds, variables=variables)
         roots = settings.allow_files
         if roots is None:
             roots = list(ANY) if open_mode else []
@@ -174,7 +177,9 @@ class Provisioner:
             return Pruned({"cache": len(packages)}, before - await asyncio.to_thread(disk_bytes, cache))
         try:
             argv = [find_uv_bin(), "cache", "clean", "--quiet", *packages]
-            await self._builds.run("cache", argv, env=self._variables.uv(), cwd=self._data_dir, longest_s=CACHE_CLEAN_S)
+            env = self._variables.uv()
+            sandbox = of_tool(env, data_dir=self._data_dir, programs=argv[:1])
+            await self._builds.run("cache", argv, env=env, cwd=self._data_dir, sandbox=sandbox, longest_s=CACHE_CLEAN_S)
         except BuildFailed:
             return Pruned({}, 0)  # another uv is at work: next time
         return Pruned({"cache": len(packages)}, max(0, before - await asyncio.to_thread(disk_bytes, cache)))

@@ -15,6 +15,7 @@ from fornada.node.provision.engines import ENGINE_NEEDS, alternatives, with_engi
 from fornada.node.provision.interpreters import Interpreter
 from fornada.node.provision.locks import CONVERT_LOCK_ENDING, READY_LOCK, covers, entries, rendered
 from fornada.node.provision.requirements import Requirement, allows_python, asked_by, parse_requirements
+from fornada.node.provision.sandboxes import of_tool
 from fornada.node.provision.threads import uninterrupted
 from fornada.node.provision.variables import Variables
 
@@ -34,9 +35,10 @@ _NO_ANSWER = (
 class Resolving:
     """Locks what models ask for."""
 
-    def __init__(self, work: Path, *, builds: Builds, variables: Variables) -> None:
+    def __init__(self, work: Path, *, data_dir: Path, builds: Builds, variables: Variables) -> None:
         """`work` is a folder for files of a moment."""
         self._work = work
+        self._data_dir = data_dir
         self._builds = builds
         self._variables = variables
 
@@ -85,8 +87,9 @@ class Resolving:
     async def _ask_uv(self, work: Path, interpreter: Interpreter, what: str) -> None:
         argv = [find_uv_bin(), "pip", "compile", *FLAGS, "--python", interpreter.path, "-o", "lock.txt", "in.txt"]
         env = self._variables.uv()
+        sandbox = of_tool(env, data_dir=self._data_dir, programs=argv[:1], python=interpreter.path)
         try:
-            await self._builds.run("lock", argv, env=env, cwd=work)
+            await self._builds.run("lock", argv, env=env, cwd=work, sandbox=sandbox)
             return
         except BuildFailed as failure:
             if failure.killed:
@@ -96,7 +99,7 @@ class Resolving:
                 raise _refusal(what, reason) from None
         try:
             # The index doesn't answer: what was asked of it lately may be enough.
-            await self._builds.run("lock", [*argv, "--offline"], env=env, cwd=work)
+            await self._builds.run("lock", [*argv, "--offline"], env=env, cwd=work, sandbox=sandbox)
         except BuildFailed as failure:
             failure.forget_log()
             raise _refusal(what, reason) from None

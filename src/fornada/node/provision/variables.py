@@ -53,8 +53,6 @@ class Variables:
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_LINK_MODE": "hardlink",
             "UV_NO_PROGRESS": "1",
-            # The environment is read-only: nothing would ever be compiled again, so no file time needs checking at import.
-            "PYC_INVALIDATION_MODE": "UNCHECKED_HASH",
             "NO_COLOR": "1",
         }
 

@@ -1,0 +1,339 @@
+"""The parent's half of every child's walls: what is opened, made and counted for it before the fork, and given back after its end.
+
+An order says what a child may see and use; this module turns it into a plan for the child, by the level that the node runs at.
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import assert_never
+
+from fornada.keeper import memory_watch
+from fornada.keeper.cgroups import place
+from fornada.keeper.cgroups.files import CgroupError
+from fornada.keeper.cgroups.group import Bounds, Group
+from fornada.keeper.cgroups.tree import Tree
+from fornada.keeper.config import WallsConfig
+from fornada.keeper.levels import Level
+from fornada.keeper.limits_view import RHYTHM_S, LimitsView
+from fornada.keeper.loop import Loop
+from fornada.keeper.orders import Command, Network, Sandbox
+from fornada.keeper.say import say
+from fornada.keeper.separation import Behind
+from fornada_sdk.sandbox import syscalls
+from fornada_sdk.sandbox.plan import Access, Grant, Identity, Limits, Namespace, Plan, Users
+from fornada_sdk.sandbox.seccomp import Variant
+from fornada_sdk.sandbox.view import host_grants, open_view
+
+RETRY_S = 0.02
+"""Between two tries to remove a group whose processes are dying."""
+VIEWS = "limits"
+VIEWS_BYTES = 16 * 1024 * 1024
+HOST_NAME = "model"
+
+
+class NoWalls(Exception):
+    """The level can't be had after all. The message is one line."""
+
+
+class Enclosure:
+    """One child's walls. `release` when it has been reaped, or was never forked."""
+
+    def __init__(self, name: str, walls: "Walls") -> None:
+        self.name = name
+        self.behind: Behind | None = None
+        self.group: Group | None = None
+        self.view: LimitsView | None = None
+        self.uid = 0
+        self.memory_bytes = 0
+        self.pid = 0
+        """Outside; 0 until it is forked."""
+        self.over_memory = False
+        self.end: Callable[[], None] = lambda: None
+        """Ends the child: it holds more than its bound. For whoever knows how."""
+        self._walls = walls
+
+    def forked(self, outer: int) -> None:
+        """The child has its own copies of all descriptors."""
+        self.pid = outer
+        self._close()
+
+    def release(self) -> None:
+        self._close()
+        self._walls.released(self)
+
+    def _close(self) -> None:
+        if self.behind is not None:
+            for descriptor in self.behind.descriptors:
+                os.close(descriptor)
+            self.behind = None
+
+
+class Walls:
+    """Of one node."""
+
+    def __init__(self, config: WallsConfig, loop: Loop) -> None:
+        """Raises NoWalls."""
+        self.level = Level(config.level)
+        self._config = config
+        self._loop = loop
+        self._live: dict[str, Enclosure] = {}
+        self._dying: list[Group] = []
+        self._removing = False
+        self._free = set(range(config.first_uid, config.first_uid + config.uids))
+        self._keeper = os.pidfd_open(os.getpid())
+        self._views = Path(config.run_dir) / VIEWS
+        self._tree: Tree | None = None
+        try:
+            self._begin()
+        except (OSError, CgroupError) as error:
+            raise NoWalls(f"isolation {self.level} can't be had: {_text(error)}; 'fornada doctor' shows what is missing") from None
+
+    def _begin(self) -> None:
+        match self.level:
+            case Level.FULL:
+                found = place.find(self._config.node)
+                if isinstance(found, place.NoPlace):
+                    raise CgroupError(f"{found.why}; {found.advice}")
+                self._tree = Tree(found, self._config.node)
+                self._sweep()
+                self._own_mounts()
+                self._loop.later(RHYTHM_S, self._rewrite_views)
+            case Level.NAMESPACES:
+                self._own_mounts()
+                self._loop.later(memory_watch.CALM_S, self._watch_memory)
+            case Level.LANDLOCK:
+                self._loop.later(memory_watch.CALM_S, self._watch_memory)
+            case Level.NONE:
+                pass
+            case _:
+                assert_never(self.level)
+
+    def _own_mounts(self) -> None:
+        """What we mount is ours alone, and what the operator mounts later comes to us too."""
+        shutil.rmtree(self._views, ignore_errors=True)
+        self._views.mkdir(mode=0o700, exist_ok=True)
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
+        syscalls.mount("fornada", str(self._views), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, f"size={VIEWS_BYTES},mode=755")
+
+    def close(self) -> None:
+        """At the end of the keeper, when all children have been reaped."""
+        if self._tree is None:
+            return
+        with contextlib.suppress(CgroupError):
+            for group in self._dying:
+                self._tree.forget(group)
+            self._tree.close()
+
+    # ---- one child
+
+    def around(self, name: str, command: Command) -> Enclosure:
+        """What the child needs before it is forked. Raises OSError; nothing is left then."""
+        enclosure = Enclosure(name, self)
+        try:
+            self._build(enclosure, command)
+        except (OSError, CgroupError) as error:
+            enclosure.release()
+            raise error if isinstance(error, OSError) else OSError(0, _text(error)) from None
+        self._live[name] = enclosure
+        return enclosure
+
+    def _build(self, enclosure: Enclosure, command: Command) -> None:
+        if self.level is Level.NONE:
+            return
+        sandbox, limits = command.sandbox, command.limits
+        enclosure.memory_bytes = limits.memory_bytes
+        identity = self._identity(enclosure, sandbox)
+        if self.level is Level.LANDLOCK:
+            enclosure.behind = Behind(self._plan_on_the_host(sandbox, limits, identity), (), self._keeper)
+            return
+        joins: list[int] = []
+        if self._tree is not None:
+            bounds = Bounds(memory_bytes=limits.memory_bytes, cpus=sandbox.cpus, pids=limits.processes)
+            enclosure.group = group = self._tree.create(enclosure.name, bounds)
+            if group.oom >= 0:
+                self._loop.watch(group.oom, lambda: self._out_of_memory(enclosure), group.oom_events)
+            joins = group.joins()
+        try:
+            view = self._view(enclosure, command)
+            shown = open_view(
+                sandbox.files,
+                python=sandbox.python,
+                over=view,
+                temporary_bytes=sandbox.temporary_bytes,
+                shared_bytes=sandbox.temporary_bytes,
+            )
+        except BaseException:
+            for descriptor in joins:
+                os.close(descriptor)
+            raise
+        descriptors = (*shown.descriptors, *joins)
+        plan = Plan(
+            cgroups=tuple(range(len(shown.descriptors), len(descriptors))),
+            namespaces=self._namespaces(sandbox.network),
+            loopback=sandbox.network is Network.LOOPBACK,
+            root=shown.root,
+            hostname=HOST_NAME,
+            identity=identity,
+            users=Users() if self._config.own_users else None,
+            limits=self._rlimits(limits, own_count=identity is not None or self._config.own_users),
+            landlock=shown.landlock if self._config.landlock else None,
+            seccomp=_VARIANTS[sandbox.network],
+        )
+        enclosure.behind = Behind(plan, descriptors, self._keeper)
+
+    def _plan_on_the_host(self, sandbox: Sandbox, limits: Limits, identity: Identity | None) -> Plan:
+        """Without a network namespace there is no loopback of its own: what asked for one has no network."""
+        online = sandbox.network is Network.HOST
+        files = (*sandbox.files, *(Grant(path, Access.READ) for path in _resolvers())) if online else sandbox.files
+        grants = host_grants(files, python=sandbox.python)
+        confined = Variant.SCOPED if self._config.scoped_signals else Variant.STRICT
+        return Plan(
+            identity=identity,
+            limits=self._rlimits(limits, own_count=identity is not None),
+            landlock=dataclasses.replace(grants, refuse_tcp=not online),
+            seccomp=Variant.HOST if online else confined,
+        )
+
+    def _identity(self, enclosure: Enclosure, sandbox: Sandbox) -> Identity | None:
+        if not self._config.uids or not sandbox.own_uid:
+            return None
+        if not self._free:
+            raise OSError(0, f"all {self._config.uids} uids that instances may have are in use")
+        enclosure.uid = min(self._free)
+        self._free.remove(enclosure.uid)
+        for grant in sandbox.files:
+            if grant.access is Access.WRITE:
+                # Not followed: what lies there may be a model's.
+                os.chown(grant.path, enclosure.uid, enclosure.uid, follow_symlinks=False)
+        return Identity(enclosure.uid, enclosure.uid)
+
+    def _rlimits(self, limits: Limits, *, own_count: bool) -> Limits:
+        """A group bounds memory and processes better: private memory alone isn't all, and rlimits count a uid's processes together."""
+        if self._tree is not None:
+            return dataclasses.replace(limits, memory_bytes=0, processes=0)
+        return limits if own_count else dataclasses.replace(limits, processes=0)
+
+    def _namespaces(self, network: Network) -> frozenset[Namespace]:
+        wanted = {Namespace.MOUNTS, Namespace.IPC, Namespace.HOSTNAME}
+        if network is not Network.HOST:
+            wanted.add(Namespace.NETWORK)
+        if self._config.cgroup_namespace:
+            wanted.add(Namespace.CGROUPS)
+        return frozenset(wanted)
+
+    def _view(self, enclosure: Enclosure, command: Command) -> dict[str, str]:
+        """Path inside -> file that is shown there."""
+        view = LimitsView(
+            self._views, enclosure.name.replace("/", "_"), memory_bytes=command.limits.memory_bytes, cpus=command.sandbox.cpus
+        )
+        enclosure.view = view
+        found = {"/proc/meminfo": view.meminfo, "/proc/cpuinfo": view.cpuinfo}
+        shown = {path: str(file) for path, file in found.items() if file is not None}
+        if command.sandbox.network is Network.HOST:
+            shown |= {path: os.path.realpath(path) for path in _resolvers()}
+        return shown
+
+    def released(self, enclosure: Enclosure) -> None:
+        """For the enclosure."""
+        if self._live.get(enclosure.name) is enclosure:
+            del self._live[enclosure.name]
+        if enclosure.uid:
+            self._free.add(enclosure.uid)
+            enclosure.uid = 0
+        if enclosure.view is not None:
+            with contextlib.suppress(OSError):
+                enclosure.view.close()
+            enclosure.view = None
+        if (group := enclosure.group) is not None:
+            enclosure.group = None
+            if group.oom >= 0:
+                with contextlib.suppress(CgroupError):
+                    enclosure.over_memory = enclosure.over_memory or group.oom_kills() > 0
+                self._loop.unwatch(group.oom)
+            group.close()
+            self._dying.append(group)
+            self._remove_groups()
+
+    # ---- groups
+
+    def _out_of_memory(self, enclosure: Enclosure) -> None:
+        group = enclosure.group
+        with contextlib.suppress(CgroupError):
+            if group is not None and group.oom_kills():
+                enclosure.over_memory = True
+                enclosure.end()  # the kernel may have chosen a helper of the model's, without which it would only hang
+
+    def _remove_groups(self) -> None:
+        if self._removing or self._tree is None:
+            return
+        left = []
+        for group in self._dying:
+            try:
+                if not self._tree.forget(group):
+                    left.append(group)
+            except CgroupError as error:
+                say(f"the cgroup of {group.name} stays: {error}")
+        self._dying = left
+        if left:
+            self._removing = True
+            self._loop.later(RETRY_S, self._remove_again)
+
+    def _remove_again(self) -> None:
+        self._removing = False
+        self._remove_groups()
+
+    def _sweep(self) -> None:
+        """What a keeper that was killed left."""
+        if self._tree is None:
+            return
+        try:
+            if self._tree.sweep():
+                self._loop.later(RETRY_S, self._sweep)
+        except CgroupError as error:
+            say(f"cgroups of an earlier node stay: {error}")
+
+    # ---- what is looked at again and again
+
+    def _rewrite_views(self) -> None:
+        for enclosure in self._live.values():
+            if enclosure.view is not None and enclosure.group is not None and enclosure.pid:
+                with contextlib.suppress(OSError, CgroupError):
+                    enclosure.view.rewrite(enclosure.group.memory_bytes())
+        self._loop.later(RHYTHM_S, self._rewrite_views)
+
+    def _watch_memory(self) -> None:
+        watched = {
+            enclosure.name: memory_watch.Watched(instance=enclosure.name, pid=enclosure.pid, limit_bytes=enclosure.memory_bytes)
+            for enclosure in self._live.values()
+            if enclosure.pid and enclosure.memory_bytes
+        }
+        samples = memory_watch.look(list(watched.values()))
+        for sample in samples:
+            enclosure = self._live[sample.instance]
+            if enclosure.view is not None:
+                with contextlib.suppress(OSError):
+                    enclosure.view.rewrite(sample.used_bytes)
+        for too_much in memory_watch.over(samples):
+            enclosure = self._live[too_much.instance]
+            enclosure.over_memory = True
+            enclosure.end()
+        self._loop.later(memory_watch.next_look_s(samples), self._watch_memory)
+
+
+_VARIANTS = {Network.NONE: Variant.USUAL, Network.LOOPBACK: Variant.NETWORK, Network.HOST: Variant.HOST}
+
+
+def _resolvers() -> list[str]:
+    """What names of hosts are looked up by."""
+    return [path for path in ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf") if os.path.exists(path)]
+
+
+def _text(error: OSError | CgroupError) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
