@@ -126,7 +126,9 @@ def _last_steps(plan: Plan, descriptors: Sequence[int], parent: int, halfway: Ha
         steps.append(("make a user namespace", lambda: identity.enter_users(users)))
     # Behind the last user namespace: it counts processes anew, and a limit set before would count everybody's.
     steps.append(("set limits", lambda: limits.apply(plan.limits)))
-    steps.append(("give up capabilities", _give_up))
+    if not plan.capable:
+        steps.append(("give up capabilities", identity.drop_capabilities))
+    steps.append(("refuse new privileges", identity.refuse_new_privileges))
     # The changes of identity above took the tie away.
     steps.append(("tie to the parent again", lambda: _tie(parent)))
     steps.append(("close descriptors", lambda: _close(descriptors)))
@@ -159,11 +161,6 @@ def _unshare(namespaces: frozenset[Namespace]) -> None:
     syscalls.unshare(sum(_FLAGS[namespace] for namespace in namespaces))
     if Namespace.MOUNTS in namespaces:
         mounts.make_private()
-
-
-def _give_up() -> None:
-    identity.drop_capabilities()
-    identity.refuse_new_privileges()
 
 
 def _close(descriptors: Sequence[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 
 from fornada_sdk.sandbox import syscalls
 from fornada_sdk.sandbox.plan import Identity, Users
@@ -25,9 +26,18 @@ def enter_users(wanted: Users) -> None:
     """Into a new user namespace, and a mount namespace that belongs to it: the flags of all mounts are locked from here on."""
     uid, gid = os.geteuid(), os.getegid()
     syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
-    _write("/proc/self/setgroups", "deny")  # else no ordinary user may map a gid
-    _write("/proc/self/gid_map", f"{wanted.gid} {gid} 1")
-    _write("/proc/self/uid_map", f"{wanted.uid} {uid} 1")
+    map_ids("self", uids=[(wanted.uid, uid, 1)], gids=[(wanted.gid, gid, 1)])
+
+
+def map_ids(process: str, *, uids: Sequence[tuple[int, int, int]], gids: Sequence[tuple[int, int, int]], setgroups: bool = False) -> None:
+    """Says who is who in the new user namespace of `process`, as /proc names it: (inside, outside, how many), once and for all.
+
+    An ordinary user may map his own uid and gid alone, and only where the namespace allows no setgroups. Raises OSError.
+    """
+    if not setgroups:
+        _write(f"/proc/{process}/setgroups", "deny")
+    _write(f"/proc/{process}/gid_map", _lines(gids))
+    _write(f"/proc/{process}/uid_map", _lines(uids))
 
 
 def drop_capabilities() -> None:
@@ -51,6 +61,10 @@ def _drop_bounding() -> None:
             if error.errno == errno.EINVAL:  # the last that this kernel knows is behind us
                 return
             raise
+
+
+def _lines(ranges: Sequence[tuple[int, int, int]]) -> str:
+    return "".join(f"{inside} {outside} {count}\n" for inside, outside, count in ranges)
 
 
 def _write(path: str, content: str) -> None:

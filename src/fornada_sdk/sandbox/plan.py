@@ -147,7 +147,7 @@ class Landlock:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The walls. What is empty or None is left out; no_new_privs and the end of all capabilities never are."""
+    """The walls. What is empty or None is left out; no_new_privs never is."""
 
     cgroups: tuple[int, ...] = ()
     """Descriptors of cgroup.procs, open for writing."""
@@ -159,6 +159,8 @@ class Plan:
     identity: Identity | None = None
     users: Users | None = None
     limits: Limits = Limits()
+    capable: bool = False
+    """Keeps its capabilities: for a zygote, which puts children behind walls, in a user namespace that was made for it."""
     landlock: Landlock | None = None
     seccomp: Variant | None = None
 

@@ -28,6 +28,7 @@ def dump(given: Plan) -> dict[str, Any]:
         "namespaces": sorted(namespace.value for namespace in given.namespaces),
         "loopback": given.loopback,
         "hostname": given.hostname,
+        "capable": given.capable,
         "limits": dataclasses.asdict(given.limits),
     }
     if given.root is not None:

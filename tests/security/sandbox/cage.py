@@ -96,6 +96,7 @@ class Cage:
             "argv": [*(argv or [self.python, "-I", "-B"]), "-c", code, *arguments],
             "env": env or {"LANG": "C.UTF-8"},
             "identity": self.identity,
+            "python": self.python,
             **asked,
         }
         become = [] if self.user in (None, os.geteuid()) else ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]

@@ -7,6 +7,7 @@ that any interpreter can run it.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import select
@@ -15,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from fornada_sdk.sandbox import enter, forking, plan, plan_json, seccomp, syscalls, view
+from fornada_sdk.sandbox import enter, forking, identity, plan, plan_json, seccomp, syscalls, view
 from fornada_sdk.sandbox.plan import Access, Grant, Namespace, Plan
 
 LONGEST_S = float(os.environ.get("LONGEST_S", "30"))
@@ -26,7 +27,69 @@ def main():
     asked = json.loads(sys.stdin.read())
     if os.geteuid() != 0 and asked["level"] == "namespaces":
         become_owner()
-    json.dump(run(asked), sys.stdout)
+    json.dump(run_below_a_zygote(asked) if asked.get("zygote") else run(asked), sys.stdout)
+
+
+def run_below_a_zygote(asked):
+    """Keeper -> guard, in a new user namespace -> zygote, process 1 of a pid namespace of its own -> the instance."""
+    told, theirs = os.pipe()
+    ready, made = os.pipe()
+    mapped, go = os.pipe()
+    outer = view.open_view([], python=asked["python"], over={}, temporary_bytes=1 << 20, shared_bytes=1 << 20)
+    walls, descriptors = planned(asked)
+    guard = os.fork()
+    if guard == 0:
+        try:
+            uid, gid = os.geteuid(), os.getegid()
+            syscalls.unshare(syscalls.CLONE_NEWUSER)
+            if not asked["identity"]:  # a user with no uid but his own
+                identity.map_ids("self", uids=[(0, uid, 1)], gids=[(0, gid, 1)])
+            os.write(made, b"x")
+            os.read(mapped, 1)
+            pid = first_below()
+            if pid == 0:
+                zygote(asked, outer, walls, descriptors, theirs)
+            os.waitpid(pid, 0)
+        finally:
+            os._exit(0)
+    os.read(ready, 1)
+    if asked["identity"]:
+        block = [(0, asked["identity"][0], 64)]
+        identity.map_ids(str(guard), uids=block, gids=block, setgroups=True)
+    os.write(go, b"x")
+    os.close(theirs)
+    text = b""
+    while piece := read_some(told):
+        text += piece
+    os.waitpid(guard, 0)
+    return json.loads(text)
+
+
+def first_below():
+    syscalls.unshare(syscalls.CLONE_NEWPID)
+    return os.fork()
+
+
+def zygote(asked, outer, walls, descriptors, told):
+    """Becomes uid 0 of its block, keeps its rights in there, and forks the instance."""
+    try:
+        if asked["identity"]:
+            os.setresgid(0, 0, 0)
+            os.setresuid(0, 0, 0)
+            walls = dataclasses.replace(walls, identity=plan.Identity(7, 7))
+        filtered = None if "zygote's filter" in asked["without"] else seccomp.Variant.ZYGOTE
+        own = Plan(namespaces=frozenset(Namespace), root=outer.root, capable=True, seccomp=filtered)
+        enter.enter(own, outer.descriptors)
+        if asked["zygote"] == "hostile":
+            os.write(told, json.dumps([{"code": 0, "out": json.dumps(make_writable()), "fork_us": 0}]).encode())
+            os._exit(0)
+        pid, result = fork(asked, walls, descriptors, 0)
+        finish(pid, result, end=False)
+        os.write(told, json.dumps([result]).encode())
+    except enter.EnterFailed as failed:
+        os.write(told, json.dumps([{"code": 127, "out": "", "failed": f"zygote: {failed}", "fork_us": 0}]).encode())
+    finally:
+        os._exit(0)
 
 
 def become_owner():
@@ -132,7 +195,10 @@ def planned(asked: dict[str, Any]) -> tuple[Plan, tuple[int, ...]]:
 
 
 def start(asked, neighbour):
-    walls, descriptors = planned(asked)
+    return fork(asked, *planned(asked), neighbour)
+
+
+def fork(asked, walls, descriptors, neighbour):
     if walls.seccomp and asked.get("warm", True):
         seccomp.program(walls.seccomp)
     report, told = os.pipe()
@@ -208,6 +274,16 @@ def in_halves(asked, walls, descriptors, end, done):
     groups = tuple(index - count for index in walls.cgroups)
     rest = dataclasses.replace(walls, root=plan.Root(moved), cgroups=groups)
     enter.complete(halfway, rest, descriptors[count:], parent=end, done=done)
+
+
+def make_writable():
+    """What code that a zygote imports would try: its mounts are read-only, but it owns the namespace that they are in."""
+    flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_NOSUID | syscalls.MS_NODEV
+    try:
+        syscalls.mount(None, "/usr", None, flags)
+        return "writable"
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
 
 
 def first_line(result):

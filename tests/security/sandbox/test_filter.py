@@ -2,11 +2,12 @@
 
 import ctypes
 import errno
+import itertools
 import stat
 
 import pytest
 
-from fornada_sdk.sandbox import allowed, bpf, seccomp
+from fornada_sdk.sandbox import allowed, bpf, seccomp, syscalls
 from fornada_sdk.sandbox.architecture import AARCH64, ALL, X86_64, Architecture
 from fornada_sdk.sandbox.bpf import Branch, Compare, Load, Return
 from fornada_sdk.sandbox.seccomp import Variant
@@ -18,7 +19,9 @@ PID = 4711
 
 BOTH = pytest.mark.parametrize("architecture", ALL, ids=lambda architecture: architecture.name)
 VARIANTS = pytest.mark.parametrize("variant", Variant, ids=lambda variant: variant.value)
-FREE = (Variant.USUAL, Variant.NETWORK)
+FREE = tuple(variant for variant in Variant if variant not in (Variant.STRICT, Variant.SCOPED))
+BUILDING = {"mount", "unshare", "setns", "umount2", "pivot_root", "move_mount", "sethostname", "seccomp"}
+BUILDING |= {"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
 BOUND = (Variant.STRICT, Variant.SCOPED)
 
 
@@ -42,6 +45,8 @@ def by_name(variant: Variant, name: str, *arguments: int, architecture: Architec
 def test_only_the_listed_calls_are_allowed(variant: Variant, architecture: Architecture):
     names = {number: name for name, number in architecture.numbers.items()}
     listed = allowed.EVERYWHERE | (allowed.IN_AN_IPC_NAMESPACE if variant in FREE else frozenset())
+    if variant is Variant.ZYGOTE:
+        listed |= BUILDING
     for number in range(max(names) + 1):
         name = names.get(number, "")
         got = verdict(variant, architecture, number, 1, 1, 1, 1)
@@ -49,7 +54,7 @@ def test_only_the_listed_calls_are_allowed(variant: Variant, architecture: Archi
             assert got == "ENOSYS"
         elif name not in listed:
             assert got == "EPERM", (number, name)
-        elif name not in DECIDED_BY_ARGUMENTS:
+        elif name not in DECIDED_BY_ARGUMENTS | BUILDING:
             assert got == ALLOWED, (number, name)
 
 
@@ -83,8 +88,9 @@ lookup_dcookie nfsservctl vhangup migrate_pages move_pages memfd_secret seccomp 
 @BOTH
 @VARIANTS
 def test_what_has_to_do_with_the_machine_or_with_others_is_refused(variant: Variant, architecture: Architecture):
+    needed = BUILDING if variant is Variant.ZYGOTE else set()
     for name in REFUSED.split():
-        if name in architecture.numbers:
+        if name in architecture.numbers and name not in needed:
             assert verdict(variant, architecture, architecture.numbers[name], 0, 0, 0, 0) == "EPERM", name
     if architecture is X86_64:
         for name in ("iopl", "ioperm", "modify_ldt", "uselib", "create_module", "_sysctl"):
@@ -145,6 +151,28 @@ def test_which_sockets_there_are(architecture: Architecture):
             assert of(Variant.NETWORK, family, kind | FLAGS) == "EPERM"
         for protocol in (132, 262, 255, 1):  # SCTP, MPTCP
             assert of(Variant.NETWORK, family, STREAM, protocol) == "EPROTONOSUPPORT"
+
+
+@BOTH
+def test_a_zygotes_filter_allows_what_its_childrens_do(architecture: Architecture):
+    """A child's filter comes on top of it, and the stricter of the two counts."""
+    values = (0, 1, 2, 3, 6, 10, 15, 17, 22, 0x5412, 0x541C, 0o010000, 0o020000, 0x10000011, PID)
+    for name, number in architecture.numbers.items():
+        several = values if name in DECIDED_BY_ARGUMENTS else (0,)
+        for given in itertools.product(several, several, (0, 6, 132) if name == "socket" else (0,)):
+            if ALLOWED in (verdict(variant, architecture, number, *given) for variant in (Variant.USUAL, Variant.NETWORK)):
+                assert verdict(Variant.ZYGOTE, architecture, number, *given) == ALLOWED, (name, given)
+
+    def of(name: str, *arguments: int) -> str:
+        return verdict(Variant.ZYGOTE, architecture, architecture.numbers[name], *arguments)
+
+    assert all(of(name, 1, 1) == ALLOWED for name in BUILDING - {"mount"})
+    assert of("seccomp", 1, 8) == of("seccomp", 1, 0) == "EPERM", "a filter with a listener would answer the calls of others"
+    # What is mounted read-only stays so, although nothing locks it in a zygote.
+    assert of("mount", 0, 0, 0, 6) == of("mount", 0, 0, 0, syscalls.MS_MADE_READ_ONLY) == ALLOWED
+    for flags in (0x20, 0x1020, 0x1026, 0x21, syscalls.MS_MADE_READ_ONLY | 8):
+        assert of("mount", 0, 0, 0, flags) == "EPERM"
+    assert of("mount_setattr") == of("open_tree") == of("fsopen") == "EPERM"
 
 
 @BOTH
