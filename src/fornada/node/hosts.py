@@ -3,19 +3,18 @@
 A host's name is used once. It is the keeper's key too, and the name of the directory that the process calls its home.
 """
 
-import itertools
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from fornada.core.policy.packing import Bound, HostRoom, alone_because, choose_host, expected_bytes, too_large_because
 from fornada.core.ports import Provisioned, Version
+from fornada.node import shelf
 
 PAGE_BYTES = 4096
-FILES_MOST = 500
-"""Looked at for a guess: a folder of many files must not hold up the loop."""
+HOME, SHELF = "home", "models"
+"""In the host's directory."""
 
 
 class Seat(NamedTuple):
@@ -24,7 +23,11 @@ class Seat(NamedTuple):
     host: str
     group: str
     scratch: str
-    """The host's own directory."""
+    """The host's own directory, which it may write to."""
+    shelf: str
+    """The directory of all that its members may read; it grows with them."""
+    provisioned: Provisioned
+    """As this instance finds it on the shelf."""
     bound: Bound
 
 
@@ -68,14 +71,21 @@ class Hosts:
         because = alone_because(version.spec, device=use.device, host_crashes=use.crashes, bound=self.bound)
         if because:
             return Alone(because)
-        weights = weights_bytes(provisioned)
+        names = shelf.files(provisioned)
+        if names is None:
+            return Alone(f"its folder holds more than {shelf.FILES_MOST} files")
+        weights = shelf.weights_bytes(provisioned, names)
         expected = expected_bytes(weights_bytes=weights, peak_bytes=use.peak_bytes)
         if because := too_large_because(expected, bound=self.bound):
             return Alone(because)
-        return self._seat(instance, group_of(version, provisioned), expected)
+        group = group_of(version, provisioned)
+        place = self._scratch / self._seat(instance, group, expected)
+        (place / HOME).mkdir(parents=True, mode=0o700, exist_ok=True)
+        laid_out = shelf.lay_out(place / SHELF / instance, provisioned, names)
+        return Seat(place.name, group, str(place / HOME), str(place / SHELF), laid_out, self.bound)
 
-    def _seat(self, instance: str, group: str, expected: int) -> Seat:
-        """In a new process where none of the group has room. Raises OSError."""
+    def _seat(self, instance: str, group: str, expected: int) -> str:
+        """The host's name; a new one where none of the group has room."""
         rooms = [
             HostRoom(name, len(host.members), sum(host.members.values()) + data_bytes(host.pid))
             for name, host in self._hosts.items()
@@ -85,9 +95,7 @@ class Hosts:
         host = self._hosts.setdefault(name, _Host(group))
         host.members[instance] = expected
         self._of[instance] = name
-        scratch = self._scratch / name
-        scratch.mkdir(parents=True, mode=0o700, exist_ok=True)
-        return Seat(name, group, str(scratch), self.bound)
+        return name
 
     def adopted(self, instance: str, *, host: str, group: str, pid: int) -> None:
         """A predecessor had put it there."""
@@ -105,7 +113,8 @@ class Hosts:
             self._hosts[name].members[instance] = 0
 
     def left(self, instance: str, *, well: bool) -> str:
-        """It has ended, or never began; not `well`: with its host. Returns the host's name where it was the last one there."""
+        """It has ended, or never began; not `well`: with its host. Returns what is to be removed below the scratch directory: what it
+        had on the shelf, or all of the host's where it was the last one there. Empty: nothing."""
         name = self._of.pop(instance, None)
         if name is None:
             return ""
@@ -113,7 +122,7 @@ class Hosts:
         del host.members[instance]
         host.open = host.open and well
         if host.members:
-            return ""
+            return f"{name}/{SHELF}/{instance}"
         del self._hosts[name]
         return name
 
@@ -130,22 +139,6 @@ class Hosts:
 def group_of(version: Version, provisioned: Provisioned) -> str:
     """Who may meet in one process: the same account, environment and release of the SDK."""
     return f"{version.account}|{provisioned.environment}|{provisioned.sdk}"
-
-
-def weights_bytes(provisioned: Provisioned) -> int:
-    """Of all that the engine could load: the artifacts, and the first FILES_MOST files of the folder."""
-    total = 0
-    for path in itertools.chain(provisioned.artifacts.values(), itertools.islice(_files(provisioned.folder), FILES_MOST)):
-        try:
-            total += os.path.getsize(path)
-        except OSError:
-            pass  # the load will say what is wrong with it
-    return total
-
-
-def _files(folder: str) -> Iterator[str]:
-    for place, _, names in os.walk(folder):
-        yield from (os.path.join(place, name) for name in names)
 
 
 def data_bytes(pid: int) -> int:

@@ -16,7 +16,7 @@ from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
 from fornada.core.ports import ProcessPort, SpawnRefused, Step, Version
-from fornada.node.hosts import Alone, Sharing
+from fornada.node.hosts import Alone, Seat, Sharing
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
 from fornada.node.launch import Place, instance_id, launch
@@ -302,6 +302,7 @@ class Instance:
             use = Sharing(device=device, crashes=self.host_crashes, peak_bytes=self.peak_bytes)
             seat = site.hosts.find(id, self.version, provisioned, use)
             self.alone_because = seat.because if isinstance(seat, Alone) else ""
+            provisioned = seat.provisioned if isinstance(seat, Seat) else provisioned
             scratch.mkdir(parents=True, mode=0o700)
             ordered = launch(self.version, provisioned, place, seat=seat, inherited=site.inherited, release=site.release)
             process = await site.keeper.spawn(ordered)

@@ -29,7 +29,7 @@ def version(*, account: str = "local", **tables: object) -> Version:
 def seat(hosts: Hosts, instance: str, *, of: Version | None = None, environment: str = "/e", use: Sharing = USE, sdk: str = "/s") -> str:
     found = hosts.find(instance, of or version(), Provisioned("/p", environment, "/nowhere", {}, sdk), use)
     assert isinstance(found, Seat), found
-    assert Path(found.scratch).is_dir()
+    assert Path(found.scratch).is_dir() and Path(found.shelf, instance).is_dir()
     return found.host
 
 
@@ -52,7 +52,7 @@ def test_accounts_environments_and_releases_never_meet(hosts: Hosts):
 def test_the_last_one_s_end_is_its_process_s_and_its_name_is_never_used_again(hosts: Hosts):
     first = seat(hosts, "a")
     seat(hosts, "b")
-    assert hosts.left("a", well=True) == ""
+    assert hosts.left("a", well=True) == f"{first}/models/a"
     assert hosts.left("b", well=True) == first
     assert hosts.left("b", well=True) == ""
     assert seat(hosts, "c") != first
@@ -75,6 +75,25 @@ def test_what_is_still_loading_counts_as_it_is_expected(hosts: Hosts):
     hosts.left("c", well=True)
     hosts.adopted("d", host="host-9", group="g", pid=1)
     assert hosts.host_of("d") == "host-9"
+
+
+def test_what_a_member_reads_is_linked_beside_its_host_s_other_members(hosts: Hosts, tmp_path: Path):
+    folder, weights = tmp_path / "folder", tmp_path / "weights.onnx"
+    (folder / "example").mkdir(parents=True)
+    (folder / "example" / "request.json").write_text("{}")
+    weights.write_bytes(b"w" * 1000)
+    found = hosts.find("a", version(), Provisioned("/p", "/e", str(folder), {"weights/m.onnx": str(weights)}, "/s"), USE)
+    assert isinstance(found, Seat)
+    there = found.provisioned
+    assert Path(there.folder, "example", "request.json").read_text() == "{}"
+    linked = Path(there.artifacts["weights/m.onnx"])
+    assert linked.name == "weights.onnx" and linked.stat().st_ino == weights.stat().st_ino
+    assert all(Path(path).is_relative_to(Path(found.shelf, "a")) for path in (there.folder, linked))
+    assert not Path(found.shelf).is_relative_to(found.scratch), "what a member may write to holds nobody's weights"
+    for number in range(501):
+        (folder / str(number)).touch()
+    alone = hosts.find("b", version(), Provisioned("/p", "/e", str(folder), {}, "/s"), USE)
+    assert isinstance(alone, Alone) and "500 files" in alone.because
 
 
 def test_a_model_that_fits_no_process_has_its_own(hosts: Hosts):
