@@ -39,8 +39,8 @@ THREAD_VARIABLES = (
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 FILE_BYTES_LEAST = 64 * 1024**2
 OPEN_FILES = 1024
-MEMBER_FILES = 16
-"""Descriptors of one member of a shared process, with one control plane more than usual."""
+LIBRARY_FILES, MEMBER_FILES = 128, 10
+"""Descriptors of a shared process, and of each member with one control plane more than usual."""
 
 
 class Place(NamedTuple):
@@ -79,7 +79,7 @@ def launch(
         cwd=home,
         limits=Limits(
             memory_bytes=memory_bytes,
-            open_files=OPEN_FILES + (shared.bound.members * MEMBER_FILES if shared is not None else 0),
+            open_files=max(OPEN_FILES, LIBRARY_FILES + shared.bound.members * MEMBER_FILES) if shared is not None else OPEN_FILES,
             processes=spec.resources.pids if shared is None else 0,
             file_bytes=max(spec.resources.scratch, FILE_BYTES_LEAST),
         ),

@@ -24,6 +24,7 @@ def test_the_numbers_that_are_promised_are_the_defaults() -> None:
     node = settings.node
     assert (settings.host, settings.port, settings.server.max_bundle) == ("127.0.0.1", 8250, "64MiB")
     assert (node.drain_s, node.kill_s, node.max_wait_s, node.backoff_s, node.grace_s) == (30, 5, 60, 1, 10)
+    assert (node.packed_members, node.packed_memory) == (64, "1GiB")
 
 
 def test_fake_devices_are_read(tmp_path: Path) -> None:
@@ -42,6 +43,8 @@ def test_fake_devices_are_read(tmp_path: Path) -> None:
         ("[node]\ndrain_s = -1", "[node] drain_s"),
         ("[node]\nbackoff_s = 90", "bound of 60"),
         ('[node]\nlog_bytes = "much"', "[node] log_bytes"),
+        ('[node]\npacked_memory = "much"', "[node] packed_memory"),
+        ("[node]\npacked_members = -1", "[node] packed_members"),
         ("[devices]\nfake = [{ totl = 1 }]", "did you mean 'total'"),
         ('[devices]\nfake = [{ total = "x" }]', "fake[0].total"),
         ("[node", "no TOML"),
