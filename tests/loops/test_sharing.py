@@ -33,7 +33,7 @@ async def test_members_are_spawned_under_one_name_with_the_process_s_bounds_and_
         await two(world)
         (first,), (second,) = launches(world, A), launches(world, B)
         assert first.host == second.host == first.assignment["host"] == first.memo["host"] != ""
-        assert first.cwd == second.cwd and first.cwd.endswith(first.host) and first.env["HOME"] == first.cwd
+        assert first.cwd == second.cwd and first.cwd.endswith(f"{first.host}/home") and first.env["HOME"] == first.cwd
         assert first.limits == second.limits and first.limits.memory_bytes == 300 * 1024**2
         assert first.assignment["scratch"] != second.assignment["scratch"]
         assert world.node.view(A).instances[0]["host"] == first.host
