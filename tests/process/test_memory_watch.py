@@ -1,5 +1,7 @@
 """The watch over memory against processes that really take it."""
 
+import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from fornada.keeper.memory_watch import Watched, look, over
 from tests.bounds import bound
 
 MIB = 1 << 20
+NAME = f"fornada-test-{os.getpid()}"
 PREAMBLE = """
 import mmap, os, resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
@@ -44,10 +47,20 @@ for _ in range(200):
     os.write(file, b"x" * (1 << 20))
 ready()
 """
+SHARED = """
+size = 200 << 20
+view = mmap.mmap(-1, size)
+view.write(b"x" * size)
+for _ in range(2):
+    if os.fork() == 0:
+        total = sum(view[offset] for offset in range(0, size, 4096))
+        time.sleep(60)
+ready()
+"""
 MAPPED_FILE = """
 size = 200 << 20
 with open(sys.argv[1], "wb") as file:
-    file.truncate(size)
+    file.write(b"x" * size)
 file = open(sys.argv[1], "rb")
 view = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
 total = sum(view[offset] for offset in range(0, size, 4096))
@@ -57,8 +70,9 @@ ready()
 
 @pytest.fixture
 def started(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+    program, folder = request.param if isinstance(request.param, tuple) else (request.param, tmp_path)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-c", PREAMBLE + request.param, str(tmp_path / "weights")],
+        [sys.executable, "-I", "-c", PREAMBLE + program, str(folder / NAME)],
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
@@ -69,6 +83,8 @@ def started(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
         subprocess.run(["kill", "-9", str(pid)], check=False, capture_output=True, timeout=bound(10))
     process.wait(bound(10))
     process.stdout.close()
+    with contextlib.suppress(FileNotFoundError):
+        (folder / NAME).unlink()
 
 
 def _below(pid: int) -> list[int]:
@@ -80,7 +96,7 @@ def used(pid: int, limit: int) -> int:
     return sample.used_bytes
 
 
-@pytest.mark.parametrize("started", [PRIVATE, FAMILY, MEMORY_FILE], ids=["one", "family", "memory file"], indirect=True)
+@pytest.mark.parametrize("started", [PRIVATE, FAMILY, MEMORY_FILE, SHARED], ids=["one", "family", "memory file", "shared"], indirect=True)
 def test_who_takes_more_than_its_bound_is_seen(started: int):
     assert 200 * MIB <= used(started, 100 * MIB) < 300 * MIB
     (choice,) = over(look([Watched(instance="m", pid=started, limit_bytes=100 * MIB)]))
@@ -93,7 +109,7 @@ def test_what_a_family_shares_is_counted_once(started: int):
     assert 200 * MIB <= used(started, 100 * MIB) < 300 * MIB
 
 
-@pytest.mark.parametrize("started", [MAPPED_FILE], indirect=True)
+@pytest.mark.parametrize("started", [MAPPED_FILE, (MAPPED_FILE, Path("/dev/shm"))], ids=["disk", "tmpfs"], indirect=True)
 def test_a_mapped_file_is_nobodys_memory(started: int):
     assert used(started, 100 * MIB) < 50 * MIB
 

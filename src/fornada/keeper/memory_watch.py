@@ -6,6 +6,7 @@ instance, and about memory that rlimits don't count (memfds). What lies in an in
 
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,9 @@ CLOSE_S = 0.1
 NEAR = 0.8
 """Share of the bound from which on it is near."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_HELD = re.compile(rb"^(?:Pss_Anon|Private_Hugetlb|SwapPss): +(\d+) kB$|^Pss_Shmem: +(\d+) kB$", re.MULTILINE)
+_PRIVATE = re.compile(rb"^(?:Pss_Anon|Private_Hugetlb|SwapPss): +(\d+) kB$", re.MULTILINE)
+_SHARED = re.compile(rb"^Pss_Shmem: +[1-9]\d* kB$", re.MULTILINE)
+_MAPPING = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ (\S+) .*\n(?:(?![0-9a-f]+-).*\n)*?Pss: +(\d+) kB$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +131,29 @@ def _held(proc: Path, pids: Sequence[int], files: int) -> int:
             except PermissionError:  # a process of another uid, or one that may not be looked into
                 private += _anonymous(proc, pid)
                 continue
-            for kib, shared_kib in _HELD.findall(text):
-                private += int(kib or 0) * 1024
-                shared += int(shared_kib or 0) * 1024
+            private += sum(int(kib) for kib in _PRIVATE.findall(text)) * 1024
+            if _SHARED.search(text):
+                shared += _nameless(proc, pid)
     return private + max(shared, files)  # what is mapped of a memfd is in both
+
+
+def _nameless(proc: Path, pid: int) -> int:
+    """Shared memory that no file system holds. Weights on a tmpfs are shared memory too, and not the instance's."""
+    with contextlib.suppress(OSError):
+        mappings = Path(f"{proc}/{pid}/smaps").read_bytes()
+        return sum(int(kib) for device, kib in _MAPPING.findall(mappings) if device == _nameless_device()) * 1024
+    return 0
+
+
+@functools.cache
+def _nameless_device() -> bytes:
+    """The kernel's own tmpfs, which memfds, SysV segments and shared anonymous memory lie in, as smaps calls it."""
+    descriptor = os.memfd_create("fornada-device", os.MFD_CLOEXEC)
+    try:
+        device = os.fstat(descriptor).st_dev
+    finally:
+        os.close(descriptor)
+    return f"{os.major(device):02x}:{os.minor(device):02x}".encode()
 
 
 def _anonymous(proc: Path, pid: int) -> int:

@@ -1,5 +1,6 @@
 """Who is ended for want of memory where there are no cgroups."""
 
+import os
 from pathlib import Path
 
 from hypothesis import given
@@ -43,6 +44,9 @@ def test_the_next_look_comes_sooner_with_somebody_near_the_bound():
 
 # ---- processes made of files
 
+with open(os.memfd_create("device"), "rb") as _file:
+    _DEVICE = os.fstat(_file.fileno()).st_dev
+DEVICE = f"{os.major(_DEVICE):02x}:{os.minor(_DEVICE):02x}"
 ROLLUP = (
     "5000-6000 ---p 00000000 00:00 0 [rollup]\nRss: {rss} kB\nPss: 9 kB\nPss_Anon: {anon} kB\nPss_File: 700 kB\nPss_Shmem: {shmem} kB\n"
 )
@@ -54,6 +58,10 @@ def process(proc: Path, pid: int, parent: int, *, resident_kib: int, anon: int =
     (folder / "stat").write_text(f"{pid} ({name}) S {parent} 1 1 0")
     (folder / "statm").write_text(f"99999 {resident_kib // 4} 10 1 0 1 0")
     (folder / "smaps_rollup").write_text(ROLLUP.format(rss=resident_kib, anon=anon, shmem=shmem) + "SwapPss: 8 kB\nPrivate_Hugetlb: 0 kB\n")
+    (folder / "smaps").write_text(
+        f"1000-2000 rw-s 00000000 {DEVICE} 7  /dev/zero (deleted)\nSize: 9 kB\nRss: 9 kB\nPss: {shmem} kB\nPss_Dirty: 5 kB\n"
+        "2000-3000 r--s 00000000 fe:00 8  /weights\nSize: 9 kB\nPss: 700 kB\nPss_Dirty: 0 kB\n"
+    )
 
 
 def test_all_processes_below_the_first_count_and_nobody_elses(tmp_path: Path):
