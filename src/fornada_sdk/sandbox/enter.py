@@ -74,7 +74,7 @@ def complete(halfway: Halfway, plan: Plan, descriptors: Sequence[int], *, parent
         steps.append(("make namespaces", lambda: syscalls.unshare(syscalls.CLONE_NEWCGROUP)))
     if plan.root is not None and halfway.top >= 0:
         entries = plan.root.entries
-        steps.append(("build the root", lambda: mounts.add(halfway.top, entries, descriptors)))
+        steps.append(("add to the root", lambda: mounts.add(halfway.top, entries, descriptors)))
     _carry_out([*steps, *_last_steps(plan, descriptors, parent, halfway)], done)
 
 
@@ -107,7 +107,8 @@ def _spaces_and_root(plan: Plan, namespaces: frozenset[Namespace], descriptors: 
             nonlocal top
             top = mounts.build(root, descriptors)
 
-        steps.append(("build the root", build))
+        # At once, and not when a spare gets its model: the kernel takes its time to let the old root go.
+        steps += [("build the root", build), ("change the root", lambda: mounts.change_root(top))]
     _carry_out(steps, done)
     return Halfway(top)
 
@@ -115,7 +116,7 @@ def _spaces_and_root(plan: Plan, namespaces: frozenset[Namespace], descriptors: 
 def _last_steps(plan: Plan, descriptors: Sequence[int], parent: int, halfway: Halfway) -> list[_Step]:
     steps: list[_Step] = []
     if halfway.top >= 0:
-        steps.append(("change the root", lambda: mounts.change_root(halfway.top)))
+        steps.append(("seal the root", lambda: mounts.seal(halfway.top)))
     if plan.hostname:
         steps.append(("set the host name", lambda: syscalls.sethostname(plan.hostname)))
     if plan.identity is not None:

@@ -61,7 +61,7 @@ def build(root: Root, descriptors: Sequence[int]) -> int:
 
 
 def add(top: int, entries: Sequence[Entry], descriptors: Sequence[int]) -> None:
-    """Puts entries into a root that isn't changed to yet. Raises OSError that names the entry."""
+    """Puts entries into a root that isn't sealed yet. Raises OSError that names the entry."""
     umask = os.umask(0o022)
     try:
         for entry in entries:
@@ -74,12 +74,18 @@ def add(top: int, entries: Sequence[Entry], descriptors: Sequence[int]) -> None:
 
 
 def change_root(top: int) -> None:
-    """The new root is all that is left, and read-only. Closes `top`."""
+    """The new root is all that is left; it can still be added to."""
+    os.fchdir(top)
+    syscalls.pivot_root(".", ".")  # the old one now lies over the new one, and goes with everything in it
+    syscalls.umount2(".", syscalls.MNT_DETACH)
+    os.chdir("/")
+
+
+def seal(top: int) -> None:
+    """The root is read-only. Closes `top`."""
     os.fchdir(top)
     # By mount and not by mount_setattr: a filter can see what this one asks for, and lets a zygote ask for nothing else (seccomp.py).
     syscalls.mount(None, ".", None, syscalls.MS_MADE_READ_ONLY)
-    syscalls.pivot_root(".", ".")  # the old one now lies over the new one, and goes with everything in it
-    syscalls.umount2(".", syscalls.MNT_DETACH)
     os.chdir("/")
     os.close(top)
 

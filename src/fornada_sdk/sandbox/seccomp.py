@@ -165,7 +165,7 @@ def _socket(variant: Variant) -> Decision:
     tcp = _only(2, (0, IPPROTO_TCP), NO_PROTOCOL)
     udp = _only(2, (0, IPPROTO_UDP), NO_PROTOCOL) if variant is Variant.HOST else REFUSE
     kind = Branch(Compare.EQUAL, SOCK_STREAM, tcp, Branch(Compare.EQUAL, SOCK_DGRAM, udp, REFUSE))
-    others = NO_FAMILY
+    others: Decision = NO_FAMILY
     if variant is Variant.HOST:
         others = Branch(Compare.EQUAL, AF_NETLINK, _only(2, (NETLINK_ROUTE,), NO_PROTOCOL), NO_FAMILY)
     internet = _any_of((AF_INET, AF_INET6), Load(_argument(1), Mask(SOCK_TYPES, kind)), others)

@@ -138,19 +138,26 @@ def test_which_sockets_there_are(architecture: Architecture):
     def of(variant: Variant, *arguments: int) -> str:
         return verdict(variant, architecture, architecture.numbers["socket"], *arguments)
 
+    client = (Variant.NETWORK, Variant.HOST)
     for family in (UNIX, INET, INET6, NETLINK, PACKET, VSOCK, ALG, 0, 255):
         for variant in BOUND:
             assert of(variant, family, STREAM) == "EAFNOSUPPORT"
         assert of(Variant.USUAL, family, STREAM) == (ALLOWED if family == UNIX else "EAFNOSUPPORT")
         assert of(Variant.NETWORK, family, STREAM) == (ALLOWED if family in (UNIX, INET, INET6) else "EAFNOSUPPORT")
-    for kind in (STREAM, DATAGRAM, SEQPACKET):
-        assert of(Variant.NETWORK, UNIX, kind | FLAGS) == ALLOWED
+        assert of(Variant.HOST, family, STREAM) == (ALLOWED if family in (UNIX, INET, INET6, NETLINK) else "EAFNOSUPPORT")
+    for variant in client:
+        for kind in (STREAM, DATAGRAM, SEQPACKET):
+            assert of(variant, UNIX, kind | FLAGS) == ALLOWED
+        for family in (INET, INET6):
+            assert of(variant, family, STREAM | FLAGS, 6) == ALLOWED
+            for kind in (RAW, SEQPACKET, 4, 6, 10):
+                assert of(variant, family, kind | FLAGS) == "EPERM"
+            for protocol in (132, 262, 255, 1):  # SCTP, MPTCP
+                assert of(variant, family, STREAM, protocol) == "EPROTONOSUPPORT"
     for family in (INET, INET6):
-        assert of(Variant.NETWORK, family, STREAM | FLAGS, 6) == ALLOWED
-        for kind in (DATAGRAM, RAW, SEQPACKET, 4, 6, 10):
-            assert of(Variant.NETWORK, family, kind | FLAGS) == "EPERM"
-        for protocol in (132, 262, 255, 1):  # SCTP, MPTCP
-            assert of(Variant.NETWORK, family, STREAM, protocol) == "EPROTONOSUPPORT"
+        assert [of(variant, family, DATAGRAM | FLAGS, 17) for variant in client] == ["EPERM", ALLOWED]
+        assert of(Variant.HOST, family, DATAGRAM, 1) == "EPROTONOSUPPORT", "no ping"
+    assert of(Variant.HOST, NETLINK, RAW, 9) == "EPROTONOSUPPORT", "the routing table alone"
 
 
 @BOTH

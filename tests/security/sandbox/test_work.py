@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.test_imports import python_3_9
 from tests.models.environments import environment
 from tests.models.onnx_file import add_model
 from tests.security.sandbox.cage import Cage
@@ -147,6 +148,15 @@ def test_an_environment_starts_whose_interpreter_lies_in_a_home_that_nobody_may_
     home = "import json, os; print(json.dumps([os.path.exists(os.path.expanduser(path)) for path in %r]))"
     others = [str(Path(sys.base_prefix) / "share"), str(Path.home() / ".bashrc"), str(Path.home() / ".profile")]
     assert not any(root_cage.run(home % others, argv=[python, "-I", "-B"], files=[(sys.prefix, "read")]).said)
+
+
+def test_the_oldest_interpreter_enters_as_well(root_cage: Cage):
+    python = python_3_9()
+    if python is None:
+        pytest.skip("no Python 3.9 on this machine")
+    old = Cage(root_cage.place, os.path.realpath(python), None)
+    said = old.run("import json, sys, os; print(json.dumps([list(sys.version_info[:2]), os.getpid(), os.getuid()]))").said
+    assert said == [[3, 9], 1, 1000]
 
 
 def of(model: str) -> Path:
