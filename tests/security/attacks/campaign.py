@@ -56,9 +56,9 @@ class Campaign:
         self.scene.told["protected"] += [str(data), str(data / "bundles")]
         self.sources = folder / "sources"
         self.sources.mkdir()
+        (folder / "cache").mkdir()
         if uid >= 0:
             os.chown(self.node.directory, uid, uid)
-            (folder / "cache").mkdir()
             os.chown(folder / "cache", uid, uid)
 
     def open(self) -> None:

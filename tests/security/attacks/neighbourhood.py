@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 
 from tests.bounds import bound
 from tests.harness.bundles import archive
@@ -26,11 +27,13 @@ ATTACKS = {
     "processes": ("a29_fork_bomb", ""),
     "disk": ("a31_fill_the_disk", "many files"),
     "output": ("a41_flood_the_log", "lines"),
+    "short lines": ("a41_flood_the_log", "short lines"),
     "one line": ("a41_flood_the_log", "one line"),
 }
 SPIN = "spin"
 """No attack of the list: processes that spin. Without a share of CPU time for each model the neighbour must feel them."""
-SAMPLES, ROUNDS = 250, 4
+SAMPLES, ROUNDS, TURN_S = 250, 4, 6.0
+"""A turn ends after either; where a neighbour suffers much, the time comes first."""
 RATIO_MOST = 1.5
 WORK = "def handle_request(request, context):\n    return sum(range(150_000))\n"
 SPINNING = """
@@ -83,7 +86,7 @@ def measure(node: Node, attack: "Attacker") -> Measured:
         attacked = _turn(node, measured)
         attack.end()
         measured.ratios.append(round(p99(attacked) / p99(without), 2))
-        measured.medians.append(round(sorted(attacked)[SAMPLES // 2] / sorted(without)[SAMPLES // 2], 2))
+        measured.medians.append(round(median(attacked) / median(without), 2))
         if measured.ratios[-1] <= RATIO_MOST:
             break
     measured.same_process = node.pids(NEIGHBOUR) == pids
@@ -92,9 +95,10 @@ def measure(node: Node, attack: "Attacker") -> Measured:
 
 
 def _turn(node: Node, measured: Measured) -> list[float]:
-    took = []
+    took: list[float] = []
+    end = time.monotonic() + TURN_S
     with node.connect(timeout_s=20) as connection:
-        for _ in range(SAMPLES):
+        while len(took) < SAMPLES and time.monotonic() < end:
             began = time.monotonic()
             connection.send_request("POST", run_path(NEIGHBOUR), b"{}")
             answer = connection.read_response()

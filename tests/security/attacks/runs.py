@@ -4,7 +4,6 @@ import functools
 import json
 import os
 
-from fornada.app.config import ISOLATION_BUILT
 from tests.harness.throwaway import STRANGER, Bounds, Finished, NotPossible, run_apart
 from tests.security.attacks.judge import Outcome
 
@@ -25,8 +24,6 @@ def run_at(level: str, user: str, module: str, *arguments: str, bounds: Bounds =
     Without isolation the namespace has users of its own, since the attacks do get through. With it, root is root and a user is a user.
     """
     root = os.geteuid() == 0
-    if level not in ISOLATION_BUILT:
-        raise Unavailable(f"--isolation {level} isn't built yet")
     if user == "root" and not root:
         raise Unavailable("only root can try what root may do")
     uid = STRANGER if root and user == "user" else -1

@@ -12,7 +12,7 @@ from tests.security.attacks.runs import LEVELS, USERS, Unavailable, outcomes
 
 PAGE = REPOSITORY / "SECURITY.md"
 BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
-NOT_YET = "No level is built yet, so none of the attacks was tried against one."
+NOT_YET = "None of the attacks was tried against a level yet."
 CELL_LONGEST = 60
 
 Results = Mapping[tuple[str, str], Mapping[tuple[str, str], Outcome]]

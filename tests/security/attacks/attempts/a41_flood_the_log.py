@@ -8,13 +8,14 @@ from tests.security.attacks.verdict import Told, Verdict, refused
 
 WALL = "a bounded pipe that is read slowly, and logs of bounded size"
 SEEN_OUTSIDE = True
-PARTS = ("lines", "one line", "print")
+PARTS = ("lines", "short lines", "one line", "print")
 
-FOR_S, MOST = 2.0, 64 * 1024 * 1024
+FOR_S, MOST, BLOCK = 2.0, 64 * 1024 * 1024, 60_000
 
 
 def attempt(context: Context, told: Told) -> Verdict:
-    block = {"lines": b"x" * 99 + b"\n", "one line": b"x" * 100, "print": b""}[told["part"]] * 600
+    line = {"lines": b"x" * 99 + b"\n", "short lines": b"x\n", "one line": b"x" * 100, "print": b"x"}[told["part"]]
+    block = line * (BLOCK // len(line))
     written, end = 0, time.monotonic() + FOR_S
     while written < MOST and time.monotonic() < end:
         if told["part"] == "print":
