@@ -329,7 +329,9 @@ class Link:
                         except Exception as error:  # noqa: BLE001 - the boundary with who reads model output
                             self._untold(error, call.sink.refuse)
                         continue
-                if flags & MORE or kind == _PART_KIND:
+                if kind == _ITEM_KIND and not flags:
+                    self._item(part, request, packet[begin:at])
+                elif flags & MORE or kind == _PART_KIND:
                     self._assemble(kind, flags, part, request, packet[begin:at], now)
                 else:
                     self._hear(kind, part, request, packet[begin:at], now)

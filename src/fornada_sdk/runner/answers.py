@@ -44,7 +44,7 @@ class Piece:
 
     def __init__(self, data: bytes, head: dict[str, Any]) -> None:
         """Raises ValueError for more bytes than may be sent at once."""
-        self.data = _checked(data)
+        self.data = checked(data)
         self.head = head
         """What AnswerHead has to say about it; empty for plain JSON."""
 
@@ -71,7 +71,8 @@ def encoded(result: Any) -> Piece:
     return Piece(data, {"nonfinite": True} if nonfinite else {})
 
 
-def _checked(data: bytes) -> bytes:
+def checked(data: bytes) -> bytes:
+    """`data`, unless it is too long to be sent at once. Raises ValueError."""
     if len(data) > ANSWER_LONGEST:
         raise ValueError(f"the answer has {len(data)} bytes, more than the {ANSWER_LONGEST} that may be sent at once; yield it in pieces")
     return data

@@ -16,6 +16,7 @@ from fornada_sdk.api_request import JSON_TYPE
 from fornada_sdk.runner.answers import (
     OCTETS,
     cancelled_frames,
+    checked,
     encoded,
     end_frames,
     error_frames,
@@ -25,13 +26,17 @@ from fornada_sdk.runner.answers import (
     response_head,
     stream_frames,
 )
+from fornada_sdk.runner.attachment import Attachment
 from fornada_sdk.runner.call import Call
+from fornada_sdk.runner.encoding import to_json
 from fornada_sdk.runner.session import Session
-from fornada_sdk.wire.framing import frames
+from fornada_sdk.wire.framing import HEADER, MAX_PAYLOAD, frames
 from fornada_sdk.wire.messages import Kind
 
 CREDIT_WAIT_S = 1.0
 """How often whoever waits for credit looks at the clock as well."""
+
+_ITEM = int(Kind.ITEM)
 
 Wait = Callable[[Call, Callable[[], bool]], None]
 """Waits until the condition holds; only the call's credit, its cancellation or the clock can change it."""
@@ -47,7 +52,7 @@ def is_stream(result: Any) -> bool:
 
 
 class Stream:
-    """One call's stream on the wire; the caller of `send` has seen that `may_send`."""
+    """One call's stream on the wire."""
 
     def __init__(self, session: Session, call: Call, result: Any) -> None:
         """`result` is what model code returned; `items` is what to iterate."""
@@ -57,6 +62,7 @@ class Stream:
         self._number = 0
         self._began = time.monotonic()
         self._nonfinite = False
+        self._held = b""
         self.items: Iterator[Any] | AsyncIterator[Any] = result
         if isinstance(result, Response):
             self.items = result.body
@@ -68,8 +74,34 @@ class Stream:
         call = self._call
         return call.cancelled or not call.home.open or bool(call.deadline and time.monotonic() > call.deadline)
 
-    def encode(self, item: Any) -> bytes:
-        """An item's bytes. Raises TypeError or ValueError where it can't be sent."""
+    def put(self, item: Any) -> Attachment | None:
+        """Queues an item, after STREAM if it is the first; whoever is returned is to be flushed.
+
+        None where the reader has no room for it: `put_held` once it `fits`. Raises TypeError or ValueError for what can't be sent.
+        """
+        if type(item) is dict:  # the usual one, by the shortest way
+            data, nonfinite = to_json(item)
+            if nonfinite:
+                self._nonfinite = True
+            checked(data)
+        else:
+            data = self._encoded(item)
+        if self._call.may_send(len(data)):
+            return self._queue(data)
+        self._held = data
+        return None
+
+    @property
+    def fits(self) -> bool:
+        """The reader has room for the item that is held."""
+        return self._call.may_send(len(self._held))
+
+    def put_held(self) -> Attachment:
+        """As `put`, for the item that didn't fit then."""
+        data, self._held = self._held, b""
+        return self._queue(data)
+
+    def _encoded(self, item: Any) -> bytes:
         type = self._head.get("type", "")
         if isinstance(item, str) and type and type != JSON_TYPE:
             return item.encode()
@@ -79,14 +111,19 @@ class Stream:
         self._nonfinite = self._nonfinite or bool(piece.head.get("nonfinite"))
         return piece.data
 
-    def send(self, data: bytes) -> None:
-        """STREAM before the first, then the ITEM."""
+    def _queue(self, data: bytes) -> Attachment:
         call = self._call
-        messages = self._opening()
-        messages += frames(Kind.ITEM, Kind.PART, call.id, b"", [data], part=self._number)
+        size = len(data)
+        messages = [] if call.streamed else self._opening()
+        if size <= MAX_PAYLOAD:
+            messages.append(HEADER.pack(size, _ITEM, 0, self._number, call.id) + data)
+        else:
+            messages += frames(Kind.ITEM, Kind.PART, call.id, b"", [data], part=self._number)
         self._number += 1
-        call.sent += len(data)
-        call.home.send(messages)
+        call.sent += size
+        home = call.home
+        home.queue(messages, len(messages[0]) if len(messages) == 1 else sum(map(len, messages)))
+        return home
 
     def _opening(self) -> list[bytes]:
         call = self._call
@@ -126,12 +163,15 @@ def pump(stream: Stream, call: Call, wait: Wait) -> None:
             except StopIteration:
                 stream.end()
                 return
-            data = stream.encode(item)
-            size = len(data)
-            if not call.may_send(size):
-                wait(call, lambda size=size: call.may_send(size) or stream.cancelled)  # type: ignore[misc]
-            if not stream.cancelled:
-                stream.send(data)
+            if stream.cancelled:
+                break
+            home = stream.put(item)
+            if home is None:
+                wait(call, lambda: stream.fits or stream.cancelled)
+                if stream.cancelled:
+                    break
+                home = stream.put_held()
+            home.flush()
         close(items)
         stream.stop()
     except BaseException as error:  # noqa: BLE001 - the boundary with model code

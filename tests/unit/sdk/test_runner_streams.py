@@ -179,3 +179,49 @@ def test_many_items_a_second(start: Start):
         time.sleep(0.01)
     assert len(plane.items(id)) == 5000
     assert plane.items(id)[-1].at - plane.items(id)[0].at < bound(5)
+
+
+def test_what_several_streams_make_in_one_turn_shares_a_packet(start: Start):
+    plane = start(
+        """
+        import asyncio
+        async def handle_request(request, context):
+            for step in range(50):
+                await asyncio.sleep(0)
+                yield {"step": step}
+        """,
+        serving={"concurrency": 8},
+    ).attach()
+    plane.ready()
+    ids = [plane.next_id() for _ in range(8)]
+    before = plane.packets
+    plane.send([message for id in ids for message in plane.invocation(id)])
+    for id in ids:
+        assert plane.end_of(id).json["status"] == "ok"
+        assert [json.loads(item.payload)["step"] for item in plane.items(id)] == list(range(50))
+    assert plane.packets - before < 8 * 50 // 2
+
+
+def test_an_item_does_not_wait_for_the_work_on_the_next_one(start: Start):
+    plane = start(
+        """
+        import asyncio, time
+        async def handle_request(request, context):
+            while not context.cancelled and request.body.json.get("beside"):
+                await asyncio.sleep(0.001)
+                yield {}
+            for step in range(4):
+                yield {"step": step}
+                time.sleep(0.3)
+        """,
+        serving={"concurrency": 2},
+    ).attach()
+    plane.ready()
+    beside = plane.invoke({"beside": True})
+    plane.wait_items(beside, 2)
+    id = plane.invoke({})
+    plane.end_of(id)
+    times = [item.at for item in plane.items(id)]
+    assert all(later - earlier > 0.2 for earlier, later in itertools.pairwise(times))
+    plane.cancel(beside)
+    assert plane.end_of(beside).json["status"] == "cancelled"

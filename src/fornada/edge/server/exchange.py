@@ -169,16 +169,20 @@ class HotExchange:
     def write(self, data: bytes, count: int) -> None:
         if self.state is not _STREAMING:
             return
-        self.owed += count
+        count += self.owed
+        self.owed = count
         if not data:  # an empty chunk would end the body
             return
-        piece = data if self.old else chunk(data)
+        # lines.chunk, written out: this is done for every token.
+        piece = data if self.old else b"%x\r\n%b\r\n" % (len(data), data)
         if self.held:
             piece, self.held = self.held + piece, b""
             if self.meter is not None:
                 self.meter.first_item(monotonic() - self.started)
-        if self.pipeline.wrote(self, piece):
-            self.settle()
+        ticket = self.ticket
+        if self.pipeline.wrote(self, piece) and ticket is not None:
+            self.owed = 0
+            ticket.taken(count)
 
     def took(self, count: int) -> None:
         self.owed += count

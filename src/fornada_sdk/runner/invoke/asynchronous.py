@@ -6,10 +6,13 @@ import asyncio
 import collections
 import threading
 import time
+import types
+from collections.abc import Iterator
 from typing import Any
 
 from fornada_sdk.api_context import CURRENT, Context, Instance
 from fornada_sdk.runner.answers import cancelled_frames, error_frames, ok_frames
+from fornada_sdk.runner.attachment import Attachment
 from fornada_sdk.runner.batch import BatchContext
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.invoke.servable import Batching, Servable, checked_outputs, settled
@@ -39,6 +42,9 @@ class Asynchronous:
         self._waiting: collections.deque[Call] = collections.deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._gathered: list[tuple[Call, list[bytes]]] = []
+        self._unsent: list[Attachment] = []
+        """Those for which items of streams lie ready."""
+        self._flush_due = False
         self._ended = asyncio.Event()
 
     async def serve(self) -> None:
@@ -103,7 +109,10 @@ class Asynchronous:
         except BaseException as error:  # noqa: BLE001 - the boundary with model code
             self._fail(call, error, began)
             return
-        await self._answer(call, result, began)
+        if is_stream(result):
+            await self._pump(call, result, began)
+        else:
+            self._answer(call, result, began)
 
     def _cancel_with(self, call: Call) -> None:
         """From here on a CANCEL cancels the running task."""
@@ -120,14 +129,11 @@ class Asynchronous:
         if call.cancelled and not call.over:
             task.cancel()
 
-    async def _answer(self, call: Call, result: Any, began: float) -> None:
+    def _answer(self, call: Call, result: Any, began: float) -> None:
+        run_s = time.monotonic() - began
         try:
-            if is_stream(result):
-                await self._pump(Stream(self._session, call, result), call)
-            else:
-                run_s = time.monotonic() - began
-                self._file(call, cancelled_frames(call, "") if call.cancelled else ok_frames(call, result, run_s))
-        except BaseException as error:  # noqa: BLE001 - what model code returned can't be sent, or a cancellation
+            self._file(call, cancelled_frames(call, "") if call.cancelled else ok_frames(call, result, run_s))
+        except Exception as error:  # noqa: BLE001 - what model code returned can't be sent
             self._fail(call, error, began)
 
     def _fail(self, call: Call, error: BaseException, began: float) -> None:
@@ -136,21 +142,38 @@ class Asynchronous:
 
     # ---- streams --------------------------------------------------------------------------------------------------------------
 
-    async def _pump(self, stream: Stream, call: Call) -> None:
-        items = stream.items
+    async def _pump(self, call: Call, result: Any, began: float) -> None:
+        try:
+            stream = Stream(self._session, call, result)
+        except Exception as error:  # noqa: BLE001 - a Response that model code filled with what can't be sent
+            self._fail(call, error, began)
+            return
+        items: Any = stream.items
+        step = getattr(items, "__anext__", None)
         try:
             while not stream.cancelled:
                 try:
-                    item = await items.__anext__() if hasattr(items, "__anext__") else next(items)
+                    item = next(items) if step is None else await step()
                 except (StopAsyncIteration, StopIteration):
                     stream.end()
                     return
-                data = stream.encode(item)
-                await self._credit(stream, call, len(data))
-                if not stream.cancelled:
-                    stream.send(data)
-                if not hasattr(items, "__anext__"):
-                    await asyncio.sleep(0)  # a sync generator gives the others no turn of its own
+                if stream.cancelled:
+                    break
+                home = stream.put(item)
+                if home is None:
+                    await self._room(stream, call)
+                    if stream.cancelled:
+                        break
+                    home = stream.put_held()
+                if len(self._tasks) > 1:
+                    # What others have made in this turn of the loop goes with it. The turn comes before the model's next step, which may
+                    # compute for long without ever waiting.
+                    self._send_soon(home)
+                    await _turn()
+                else:
+                    home.flush()
+                    if step is None:
+                        await _turn()  # a sync generator gives the others no turn of its own
             await _close(items)
             stream.stop()
         except asyncio.CancelledError:
@@ -160,9 +183,13 @@ class Asynchronous:
             await _close(items)
             stream.fail(error)
 
-    async def _credit(self, stream: Stream, call: Call, size: int) -> None:
-        if call.may_send(size):
-            return
+    def _send_soon(self, home: Attachment) -> None:
+        if home not in self._unsent:
+            self._unsent.append(home)
+        self._flush_soon()
+
+    async def _room(self, stream: Stream, call: Call) -> None:
+        """Waits until the reader has room for the item that the stream holds, or nobody wants it any more."""
         changed = asyncio.Event()
         before = call.notify
 
@@ -172,7 +199,7 @@ class Asynchronous:
                 before()
 
         call.notify = notify
-        while not call.may_send(size) and not stream.cancelled:
+        while not stream.fits and not stream.cancelled:
             try:
                 await asyncio.wait_for(changed.wait(), CREDIT_WAIT_S)
             except asyncio.TimeoutError:
@@ -243,21 +270,39 @@ class Asynchronous:
         except BaseException as error:  # noqa: BLE001 - the boundary with model code
             self._fail(call, error, began)
             return
-        await self._answer(call, result, began)
+        if is_stream(result):
+            await self._pump(call, result, began)
+        else:
+            self._answer(call, result, began)
 
     # ---- answers --------------------------------------------------------------------------------------------------------------
 
     def _file(self, call: Call, messages: list[bytes]) -> None:
         """Answers of one turn of the loop go out together."""
-        if not self._gathered:
-            self._loop.call_soon(self._flush)
         self._gathered.append((call, messages))
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        self._flush_due = False
         gathered, self._gathered = self._gathered, []
-        for home in self._session.file(gathered):
+        homes, self._unsent = self._unsent, []
+        if gathered:
+            homes += self._session.file(gathered)
+        for home in homes:
             home.flush()
-        self._session.wake_if_ended()
+        if gathered:
+            self._session.wake_if_ended()
+
+
+@types.coroutine
+def _turn() -> Iterator[None]:
+    """Lets everybody else on the loop have a turn, as asyncio.sleep(0) does."""
+    yield
 
 
 async def _close(items: Any) -> None:

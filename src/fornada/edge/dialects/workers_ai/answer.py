@@ -54,7 +54,7 @@ _NOT_THE_MODELS = frozenset(
 class RunSink:
     """The Sink of one `ai/run`."""
 
-    __slots__ = ("_broken", "_collected", "_exchange", "_head", "_size", "_stream")
+    __slots__ = ("_broken", "_collected", "_events", "_exchange", "_head", "_size", "_stream")
 
     def __init__(self, exchange: Exchange, stream: bool) -> None:
         self._exchange = exchange
@@ -63,6 +63,8 @@ class RunSink:
         self._collected: list[bytes] | None = None
         """Items, where the caller asked for no stream."""
         self._size = 0
+        self._events = False
+        """Each item is an event: the usual stream."""
         self._broken = False
 
     def answer(self, head: AnswerHead, body: bytes | memoryview) -> None:
@@ -82,21 +84,22 @@ class RunSink:
         if head.type != JSON:
             self._exchange.begin(_own_lines(head) + NO_BUFFERING)
         elif self._stream:
+            self._events = True
             self._exchange.begin(EVENT_STREAM_LINES + header_lines(head))
         else:
             self._collected = []
 
     def item(self, data: bytes) -> None:
+        if self._events and is_json(data):
+            self._exchange.write(b"data: %b\n\n" % data if b"\n" not in data and b"\r" not in data else event(data), len(data))
+            return
         collected = self._collected
         if self._broken:
             return
         if self._head is not None and self._head.type == JSON and not is_json(data):
             self._break(ModelRaised(NO_JSON))
-            return
-        if collected is not None:
+        elif collected is not None:
             self._collect(collected, data)
-        elif self._head is not None and self._head.type == JSON:
-            self._exchange.write(event(data), len(data))
         else:
             self._exchange.write(bytes(data), len(data))
 
@@ -128,6 +131,7 @@ class RunSink:
     def _break(self, error: FornadaError) -> None:
         """The model's stream can't go on: the caller is told, and the work ends."""
         self._broken = True
+        self._events = False
         if self._collected is None:
             self._exchange.break_off(named_event(b"error", event_data(error, self._exchange.trace_id)), error)
         else:
