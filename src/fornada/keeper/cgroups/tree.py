@@ -108,7 +108,7 @@ class Tree:
     def _swept(self, name: str) -> bool:
         folders = {controller: root / name for controller, root in self._roots.items() if (root / name).exists()}
         distinct = list(dict.fromkeys(folders.values()))
-        if all(files.gone(folder) for folder in distinct):
+        if not [folder for folder in distinct if not files.gone(folder)]:
             return True
         match self.place.version:
             case Version.V1:
@@ -134,7 +134,7 @@ class Tree:
                 files.write(folder.parent / "cgroup.procs", "0")
             if not files.gone(folder / LEAF):
                 return False
-        return all(files.gone(folder) for folder in self._distinct)
+        return not [folder for folder in self._distinct if not files.gone(folder)]
 
 
 def _folder_name(name: str) -> str:

@@ -81,7 +81,7 @@ class GroupV1:
 
     def remove(self) -> bool:
         self.close()
-        return all(files.gone(folder) for folder in self._distinct)
+        return not [folder for folder in self._distinct if not files.gone(folder)]
 
     def close(self) -> None:
         if self.oom >= 0:
