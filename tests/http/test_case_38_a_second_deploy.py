@@ -114,6 +114,20 @@ def test_what_runs_on_the_old_version_is_finished_there(node: Node, fresh_name):
     assert {item["pid"] for item in stream.items} == {old["pid"]}
 
 
+def test_a_node_killed_in_the_middle_of_a_deploy_serves_the_old_version_until_the_new_one_is_warm(own_node: Node):
+    node, name = own_node, "@test/interrupted"
+    node.deploy(name, bundle(name, 1))
+    assert node.ask(name, {})["mark"] == 1
+    node.deploy(name, bundle(name, 2, warm_s=2.0))
+    node.kill()
+    node.start()
+    assert serves(node, name, 1), "the new version has answered nobody yet"
+    until(partial(serves, node, name, 2), within_s=15, what="the deploy goes on")
+    node.kill()
+    node.start()
+    assert serves(node, name, 2)
+
+
 @pytest.mark.parametrize("fault", ["load", "toml", "import"])
 def test_a_bad_version_leaves_the_old_one_in_place_and_says_why(node: Node, fresh_name, fault: str):
     name = fresh_name()

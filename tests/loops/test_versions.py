@@ -196,3 +196,58 @@ async def test_fifty_deploys_under_load_cost_no_request():
         await asyncio.gather(*clients)
         assert (await world.answer("@test/untouched", echo=1))["pid"] == pid
         assert len(world.keeper.alive) == 2
+
+
+def restarted(world: World) -> World:
+    """A node over the same catalogue, after everything of the old one has ended."""
+    after = World(catalog=world.catalog)
+    after.keeper.behaviours = world.keeper.behaviours
+    return after
+
+
+@virtual
+async def test_a_deploy_that_a_restart_of_everything_interrupts_goes_on_beside_who_served():
+    async with World() as world:
+        first = deploy(world)
+        await world.answer(echo=1)
+        second = deploy(world, behaviour=Behaviour(load_s=3.0))
+        await asyncio.sleep(1.0)
+    async with restarted(world) as after:
+        assert after.keeper.processes == [], "nothing is loaded before it is asked for"
+        assert after.node.view(A).version == first.digest
+        await after.answer(echo=1)
+        assert after.node.view(A).version == first.digest, "what is not proven yet answers nobody"
+        await after.until(lambda: after.node.view(A).version == second.digest)
+        await after.answer(echo=1)
+    async with restarted(after) as last:
+        await last.answer(echo=1)
+        assert last.node.view(A).version == second.digest
+        assert len(last.keeper.processes) == 1
+
+
+@virtual
+async def test_a_bad_version_is_found_out_after_a_restart_of_everything_too():
+    async with World() as world:
+        first = deploy(world)
+        await world.answer(echo=1)
+        deploy(world, behaviour=Behaviour(load_s=3.0, fails="broken"))
+        await asyncio.sleep(1.0)
+    async with restarted(world) as after:
+        for _ in range(20):
+            await after.answer(echo=1)
+            await asyncio.sleep(0.3)
+        entry = after.catalog.entry(A)
+        assert entry is not None and entry.stable.digest == first.digest, "the label has gone back"
+
+
+@virtual
+async def test_a_version_that_took_over_where_nothing_ran_serves_after_a_restart_too():
+    async with World() as world:
+        deploy(world)
+        await world.answer(echo=1)
+        await world.node.unload(A, grace_s=None)
+        second = deploy(world)
+    async with restarted(world) as after:
+        await after.answer(echo=1)
+        assert after.node.view(A).version == second.digest
+        assert len(after.keeper.processes) == 1

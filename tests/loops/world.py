@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fornada.core.errors import FornadaError, UnknownModel
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
 from fornada.core.ports import Clock, Entry, ExitStatus, Launch, Provisioned, SpawnRefused, Step, Version
@@ -168,7 +170,9 @@ class FakeCatalog:
 
     def _point(self, name: ModelName, digest: VersionDigest) -> None:
         digests = tuple(known for model, known in self.known if model == name)
-        self.models[name] = Entry(name, LOCAL_ACCOUNT, self.known[name, digest], versions=digests)
+        before = self.models.get(name)
+        serving = (before.serving or before.stable) if before else None
+        self.models[name] = Entry(name, LOCAL_ACCOUNT, self.known[name, digest], versions=digests, serving=serving)
 
     # ---- CatalogPort
 
@@ -194,6 +198,10 @@ class FakeCatalog:
     def set_label(self, name: ModelName, *, label: str, digest: VersionDigest) -> Entry:
         assert label == "stable"
         self._point(name, digest)
+        return self.models[name]
+
+    def set_serving(self, name: ModelName, digest: VersionDigest) -> Entry:
+        self.models[name] = msgspec.structs.replace(self.models[name], serving=self.known[name, digest])
         return self.models[name]
 
     def set_pinned(self, name: ModelName, *, pinned: bool) -> None:

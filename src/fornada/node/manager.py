@@ -169,7 +169,7 @@ class Manager:
         while self._now() < until and any(instance.calls for instance in self._instances()):
             await asyncio.sleep(DRAIN_TURN_S)
         for model in self._all():
-            model.held = True
+            model.held = model.going_down = True
         for instance in self._instances():
             instance.intake.refuse_waiting(_draining())
             instance.unwanted(grace_s=min(STOP_GRACE_S, max(0.0, until - self._now())), reason="the node stops")

@@ -29,6 +29,8 @@ class Model:
         self.pinned = entry.pinned
         self.held = False
         """An operator unloaded it: only a request or `load` brings it back."""
+        self.going_down = False
+        """The node ends: what stops now has not been replaced by anything."""
         self.instances: dict[VersionDigest, Instance] = {}
         self.incoming: Instance | None = None
         """The stable version, while it comes up beside the one that serves."""
@@ -37,7 +39,8 @@ class Model:
         self._left = left
         self._removed = False
         self.loads, self.attempts = site.store.counters(entry.name)
-        self.current = self._instance(entry.stable)
+        # A deploy was under way when the node went down: who served then goes on, and stable comes up beside it.
+        self.current = self._instance(entry.serving or entry.stable)
 
     # ---- requests
 
@@ -153,6 +156,10 @@ class Model:
             self._note_load(instance)
             if instance is self.incoming:
                 self._switch(instance)
+            elif instance is self.current:
+                self._note_serving()
+            if instance is self.current and self.incoming is None and instance.version.digest != self.entry.stable.digest:
+                self.changed(self.entry)  # a deploy that a restart interrupted goes on
         elif instance is self.incoming and instance.state is State.FAILED:
             self._reject(instance)
         elif self.incoming is not None and self.incoming.state in RESTING and not self._in_use(self.current):
@@ -174,9 +181,16 @@ class Model:
         return instance
 
     def settle(self) -> None:
-        """After every process has been adopted: stable takes over from an older one that serves."""
-        if self.current.version.digest != self.entry.stable.digest:
-            self.changed(self.entry)
+        """After every process has been adopted: stable takes over from an older one that serves, or goes on coming up beside it. Where
+        nothing runs it begins to once the older one is ready."""
+        stable = self._instance(self.entry.stable)
+        if stable is not self.current:
+            if self._in_use(self.current):
+                self.changed(self.entry)
+            elif stable.state is State.READY:
+                self._switch(stable)
+            elif self._in_use(stable):
+                self.incoming = stable
         self.keep_alive()
 
     # ---- within
@@ -197,11 +211,24 @@ class Model:
 
     def _switch(self, to: Instance) -> None:
         old, self.current, self.incoming = self.current, to, None
+        self._note_serving()
         waiting = old.intake.take_back()
         self._site.telemetry.log.info("deploy.switched", model=self.name, version=to.version.digest[:12], waiting=len(waiting))
         to.intake.take_over(waiting)
         if old is not to:
             old.unwanted(grace_s=self._site.settings.drain_s, reason="another version took its place")
+
+    def _note_serving(self) -> None:
+        """What can't be written costs this much: after a restart the older version is tried once more before this one."""
+        known = self.entry.serving or self.entry.stable
+        if known.digest == self.current.version.digest or self._removed or self.going_down:
+            return
+        try:
+            self.entry = self._site.store.set_serving(self.name, self.current.version.digest)
+        except FornadaError as error:
+            self._site.telemetry.log.warning("deploy.serving_lost", model=self.name, reason=error.message)
+            return
+        self._catalog.reload(self.name)
 
     def _reject(self, instance: Instance) -> None:
         """The new version is bad: the one that serves goes on serving, and the label goes back to it."""

@@ -26,7 +26,11 @@ CREATE TABLE pins (name TEXT PRIMARY KEY) STRICT;
 CREATE TABLE counters (name TEXT PRIMARY KEY, loads INTEGER NOT NULL, attempts INTEGER NOT NULL) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST,)
+SERVING = """
+ALTER TABLE models ADD COLUMN serving TEXT;     -- the version that has taken the name; NULL where that is stable
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

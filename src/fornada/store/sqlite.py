@@ -96,7 +96,16 @@ class SqliteStore:
                 )
             self._db.execute("UPDATE models SET previous = NULL WHERE name = ? AND previous = ?", (name, digest))
             self._db.execute("UPDATE models SET canary = NULL, canary_share = 0 WHERE name = ? AND canary = ?", (name, digest))
+            self._db.execute("UPDATE models SET serving = NULL WHERE name = ? AND serving = ?", (name, digest))
             self._db.execute("DELETE FROM versions WHERE model = ? AND digest = ?", (name, digest))
+
+    def set_serving(self, name: ModelName, digest: VersionDigest) -> Entry:
+        with self._transaction():
+            self._entry(name)
+            if not self._db.execute("SELECT 1 FROM versions WHERE model = ? AND digest = ?", (name, digest)).fetchone():
+                raise UnknownModel(f"'{name}' has no version {digest[:12]}")
+            self._db.execute("UPDATE models SET serving = NULLIF(?, stable) WHERE name = ?", (digest, name))
+            return self._entry(name)
 
     def set_pinned(self, name: ModelName, *, pinned: bool) -> None:
         with self._transaction():
@@ -126,17 +135,21 @@ class SqliteStore:
             return
         if digest is None:
             raise Conflict(f"'{name}' must have a stable version; remove the model instead")
+        # Who served goes on serving until whoever runs the model says otherwise.
         self._db.execute(
-            "UPDATE models SET previous = CASE WHEN previous = ?1 THEN NULL ELSE stable END, stable = ?1 WHERE name = ?2 AND stable <> ?1",
+            "UPDATE models SET previous = CASE WHEN previous = ?1 THEN NULL ELSE stable END, stable = ?1, "
+            "serving = NULLIF(COALESCE(serving, stable), ?1) WHERE name = ?2 AND stable <> ?1",
             (digest, name),
         )
         self._db.execute("UPDATE models SET canary = NULL, canary_share = 0 WHERE name = ? AND canary = ?", (name, digest))
 
     def _entry(self, name: ModelName) -> Entry:
-        row = self._db.execute("SELECT account, stable, previous, canary, canary_share FROM models WHERE name = ?", (name,)).fetchone()
+        row = self._db.execute(
+            "SELECT account, stable, previous, canary, canary_share, serving FROM models WHERE name = ?", (name,)
+        ).fetchone()
         if row is None:
             raise UnknownModel(f"no such model '{name}'")
-        account, stable, previous, canary, share = row
+        account, stable, previous, canary, share, serving = row
         versions = {version.digest: version for version in self.versions(name)}
         pinned = self._db.execute("SELECT 1 FROM pins WHERE name = ?", (name,)).fetchone() is not None
         return Entry(
@@ -146,6 +159,7 @@ class SqliteStore:
             previous=versions.get(previous),
             canary=versions.get(canary),
             canary_share=share,
+            serving=versions.get(serving, versions[stable]),
             versions=tuple(versions),
             pinned=pinned,
         )

@@ -77,6 +77,34 @@ class StoreConformance:
         assert (entry.stable.digest, entry.previous and entry.previous.digest) == (ONE, THREE)
         assert entry.versions == (ONE, TWO, THREE)
 
+    def test_who_serves_goes_on_until_the_new_one_has_taken_the_name(self, open_store: Open) -> None:
+        def serving() -> str | None:
+            (entry,) = open_store().entries()
+            return entry.serving and entry.serving.digest
+
+        store = open_store()
+        put(store, version())
+        assert serving() == ONE
+        put(store, version(digest=TWO))
+        assert serving() == ONE, "a deploy alone changes nothing"
+        put(store, version(digest=THREE))
+        assert serving() == ONE
+        assert store.set_serving(A, THREE).serving == version(digest=THREE)
+        assert serving() == THREE
+        store.set_label(A, label="stable", digest=ONE)
+        assert serving() == THREE
+        store.set_label(A, label="stable", digest=THREE)
+        assert serving() == THREE
+        store.set_label(A, label="stable", digest=ONE)
+        store.remove_version(A, THREE)
+        assert serving() == ONE, "what is gone can't serve"
+        with pytest.raises(UnknownModel):
+            store.set_serving(A, THREE)
+        with pytest.raises(UnknownModel):
+            store.set_serving(B, ONE)
+        put(store, version(digest=TWO), label="canary")
+        assert serving() == ONE, "a canary takes no name"
+
     def test_falling_back_to_the_previous_version_leaves_no_previous(self, open_store: Open) -> None:
         store = open_store()
         put(store, version(), version(digest=TWO))

@@ -72,7 +72,9 @@ def test_a_store_of_a_newer_release_is_refused_in_one_line_and_left_alone(path, 
     put(newer, version())
     newer.close()
     before = path.read_bytes()
-    with pytest.raises(StoreUnusable, match=r"newer release \(schema 2, this release knows 1\)") as refusal:
+    with pytest.raises(
+        StoreUnusable, match=rf"newer release \(schema {len(MIGRATIONS) + 1}, this release knows {len(MIGRATIONS)}\)"
+    ) as refusal:
         SqliteStore(path)
     assert "\n" not in str(refusal.value)
     assert path.read_bytes() == before
@@ -85,11 +87,21 @@ def test_an_older_store_is_upgraded_in_place_after_a_backup(path, open_sqlite):
     newer = open_sqlite(migrations=(*MIGRATIONS, NEXT), now=lambda: 0.0)
     assert [entry.stable for entry in newer.entries()] == [version()]
     (backup,) = path.parent.glob("*.bak")
-    assert backup.name == "store.sqlite.schema1-19700101T000000Z.bak"
+    assert backup.name == f"store.sqlite.schema{len(MIGRATIONS)}-19700101T000000Z.bak"
     assert backup.stat().st_mode & 0o077 == 0
     kept = SqliteStore(backup)
     assert [entry.stable for entry in kept.entries()] == [version()]
     kept.close()
+
+
+def test_a_store_of_the_first_release_is_upgraded(path, open_sqlite):
+    open_sqlite(migrations=MIGRATIONS[:1]).close()
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO versions VALUES ('@test/a', 'aa', 'local', CAST('{\"name\": \"@test/a\"}' AS BLOB), '/x', '', 0)")
+        db.execute("INSERT INTO models (name, account, stable) VALUES ('@test/a', 'local', 'aa')")
+    db.close()
+    (entry,) = open_sqlite().entries()
+    assert entry.serving == entry.stable
 
 
 def test_an_upgrade_that_fails_leaves_the_old_schema(path, open_sqlite):
