@@ -80,7 +80,7 @@ class StoreConformance:
     def test_who_serves_goes_on_until_the_new_one_has_taken_the_name(self, open_store: Open) -> None:
         def serving() -> str | None:
             (entry,) = open_store().entries()
-            return entry.serving and entry.serving.digest
+            return entry.serving.digest if entry.serving else None
 
         store = open_store()
         put(store, version())
