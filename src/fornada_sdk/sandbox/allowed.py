@@ -53,5 +53,12 @@ shmctl shmdt shmget
 """
 """System V and POSIX objects: of the own ipc namespace where there is one, everybody's where there is none."""
 
+CHANGING_ATTRIBUTES = frozenset(
+    [
+        *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "fchownat", "lchown", "file_setattr"),
+        *("utime", "utimes", "utimensat", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+        *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
+    ]
+)
 EVERYWHERE = frozenset(f"{FILES} {WAITING} {SOCKETS} {MEMORY} {PROCESSES} {THREADS} {SIGNALS} {TIME}".split())
 IN_AN_IPC_NAMESPACE = frozenset(SHARED_OBJECTS.split())

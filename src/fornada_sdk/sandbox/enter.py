@@ -9,6 +9,7 @@ from typing import Callable, NamedTuple
 
 from fornada_sdk.sandbox import identity, landlock, limits, mounts, network, seccomp, syscalls
 from fornada_sdk.sandbox.plan import Attached, Namespace, Plan
+from fornada_sdk.sandbox.seccomp import Uid
 
 _FLAGS = {
     Namespace.MOUNTS: syscalls.CLONE_NEWNS,
@@ -138,7 +139,8 @@ def _last_steps(plan: Plan, descriptors: Sequence[int], parent: int, halfway: Ha
         steps.append(("restrict files", lambda: landlock.restrict(grants)))
     if plan.seccomp is not None:
         variant = plan.seccomp
-        steps.append(("filter system calls", lambda: syscalls.seccomp_filter(seccomp.program(variant))))
+        whose = Uid.SHARED if plan.identity is None else Uid.OWN
+        steps.append(("filter system calls", lambda: syscalls.seccomp_filter(seccomp.program(variant, uid=whose))))
     return steps
 
 

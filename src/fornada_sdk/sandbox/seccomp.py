@@ -65,27 +65,38 @@ class Variant(enum.Enum):
     """What its children may, and what takes them behind their walls: namespaces, mounts, filters. What is read-only stays so."""
 
 
+class Uid(enum.Enum):
+    """Whose uid a process without namespaces has. Says nothing to the other variants."""
+
+    OWN = "own"
+    SHARED = "shared"
+    """The node's, so that all its files are the model's too. Landlock knows no right to change a file's mode, times or attributes,
+    so nobody may change any: neither the keys that lie there, nor its own."""
+
+
 _WITHOUT_NAMESPACES = frozenset([Variant.STRICT, Variant.SCOPED])
 
 
-def program(variant: Variant, *, architecture: Architecture | None = None, pid: int = 0) -> bytes:
+def program(variant: Variant, *, architecture: Architecture | None = None, pid: int = 0, uid: Uid = Uid.SHARED) -> bytes:
     """The filter's instructions. Only STRICT looks at `pid`, the process that it may signal (0: this one).
 
     Raises OSError on a processor whose system calls aren't known.
     """
     chosen = architecture or own()
-    return _program(variant, chosen.name, (pid or os.getpid()) if variant is Variant.STRICT else 0)
+    return _program(variant, chosen.name, (pid or os.getpid()) if variant is Variant.STRICT else 0, uid)
 
 
 @functools.lru_cache(maxsize=16)
-def _program(variant: Variant, architecture: str, pid: int) -> bytes:
+def _program(variant: Variant, architecture: str, pid: int, uid: Uid) -> bytes:
     (chosen,) = [known for known in ALL if known.name == architecture]
-    return bpf.packed(bpf.instructions(decision(variant, chosen, pid=pid)))
+    return bpf.packed(bpf.instructions(decision(variant, chosen, pid=pid, uid=uid)))
 
 
-def decision(variant: Variant, architecture: Architecture, *, pid: int) -> Decision:
+def decision(variant: Variant, architecture: Architecture, *, pid: int, uid: Uid) -> Decision:
     """The same as a tree."""
-    by_number = {architecture.numbers[name]: what for name, what in verdicts(variant, pid=pid).items() if name in architecture.numbers}
+    by_number = {
+        architecture.numbers[name]: what for name, what in verdicts(variant, pid=pid, uid=uid).items() if name in architecture.numbers
+    }
     newest = max(architecture.numbers.values())
     ranges: list[tuple[int, Decision]] = []
     for number in range(newest + 1):
@@ -98,7 +109,7 @@ def decision(variant: Variant, architecture: Architecture, *, pid: int) -> Decis
     return Load(OFFSET_ARCHITECTURE, Branch(Compare.EQUAL, architecture.audit, numbers, KILL))
 
 
-def verdicts(variant: Variant, *, pid: int) -> dict[str, Decision]:
+def verdicts(variant: Variant, *, pid: int, uid: Uid) -> dict[str, Decision]:
     """What happens to each call that isn't refused whatever its arguments are."""
     names = allowed.EVERYWHERE if variant in _WITHOUT_NAMESPACES else allowed.EVERYWHERE | allowed.IN_AN_IPC_NAMESPACE
     what: dict[str, Decision] = dict.fromkeys(names, ALLOW)
@@ -116,8 +127,12 @@ def verdicts(variant: Variant, *, pid: int) -> dict[str, Decision]:
     what["socketpair"] = _only(0, (AF_UNIX,), NO_FAMILY)
     if variant in _WITHOUT_NAMESPACES:
         what.update(_own_process_alone())
+        what["inotify_add_watch"] = REFUSE  # Landlock lets everybody watch: the names of all files that come and go
+        if uid is Uid.SHARED:
+            what.update(dict.fromkeys(allowed.CHANGING_ATTRIBUTES, REFUSE))
     if variant is Variant.STRICT:
         what.update(_signals_to(pid))
+        what.update(_cutting_nothing_off())
     return what
 
 
@@ -138,6 +153,20 @@ def _signals_to(pid: int) -> dict[str, Decision]:
         "fcntl": _none_of(1, (F_SETOWN, F_SETSIG, F_SETOWN_EX)),
         "ioctl": _none_of(1, (TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP)),
     }
+
+
+def _cutting_nothing_off() -> dict[str, Decision]:
+    """Before its version 3, Landlock lets truncate through, and whoever may read a file may empty it while opening it."""
+    return {
+        "truncate": REFUSE,
+        "open": _no_emptying(1),
+        "openat": _no_emptying(2),
+        "openat2": UNKNOWN,  # its flags lie in memory
+    }
+
+
+def _no_emptying(flags: int) -> Decision:
+    return Load(_argument(flags), Mask(os.O_TRUNC | os.O_ACCMODE, Branch(Compare.EQUAL, os.O_TRUNC | os.O_RDONLY, REFUSE, ALLOW)))
 
 
 def _building_walls() -> dict[str, Decision]:

@@ -10,7 +10,7 @@ import pytest
 from fornada_sdk.sandbox import allowed, bpf, seccomp, syscalls
 from fornada_sdk.sandbox.architecture import AARCH64, ALL, X86_64, Architecture
 from fornada_sdk.sandbox.bpf import Branch, Compare, Load, Return
-from fornada_sdk.sandbox.seccomp import Variant
+from fornada_sdk.sandbox.seccomp import Uid, Variant
 from tests.security.sandbox import bpf_machine
 
 ALLOWED = "allowed"
@@ -25,8 +25,10 @@ BUILDING |= {"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_
 BOUND = (Variant.STRICT, Variant.SCOPED)
 
 
-def verdict(variant: Variant, architecture: Architecture, number: int, *arguments: int, audit: int | None = None) -> str:
-    program = seccomp.program(variant, architecture=architecture, pid=PID)
+def verdict(
+    variant: Variant, architecture: Architecture, number: int, *arguments: int, audit: int | None = None, uid: Uid = Uid.OWN
+) -> str:
+    program = seccomp.program(variant, architecture=architecture, pid=PID, uid=uid)
     got = bpf_machine.run(program, bpf_machine.call(number, architecture.audit if audit is None else audit, *arguments))
     if got == 0x7FFF0000:
         return ALLOWED
@@ -58,9 +60,7 @@ def test_only_the_listed_calls_are_allowed(variant: Variant, architecture: Archi
             assert got == ALLOWED, (number, name)
 
 
-DECIDED_BY_ARGUMENTS = set(seccomp.verdicts(Variant.STRICT, pid=PID)) - {
-    name for name, what in seccomp.verdicts(Variant.STRICT, pid=PID).items() if what == seccomp.ALLOW
-}
+DECIDED_BY_ARGUMENTS = {name for name, what in seccomp.verdicts(Variant.STRICT, pid=PID, uid=Uid.OWN).items() if what != seccomp.ALLOW}
 
 
 @BOTH
@@ -215,11 +215,33 @@ def test_strict_signals_itself_alone(architecture: Architecture):
         assert of(variant, "kill", 1) == ALLOWED
 
 
+@BOTH
+def test_without_namespaces_what_landlock_leaves_open_is_refused(architecture: Architecture):
+    def of(variant: Variant, name: str, *arguments: int, uid: Uid = Uid.OWN) -> str:
+        return verdict(variant, architecture, architecture.numbers[name], *arguments, uid=uid)
+
+    for name in allowed.CHANGING_ATTRIBUTES & architecture.numbers.keys():
+        for variant in BOUND:
+            assert [of(variant, name, uid=uid) for uid in (Uid.OWN, Uid.SHARED)] == [ALLOWED, "EPERM"]
+        assert of(Variant.USUAL, name, uid=Uid.SHARED) == ALLOWED
+    for variant in BOUND:
+        assert of(variant, "inotify_add_watch") == "EPERM"
+    read, write, both, cut = 0, 1, 2, 0o1000
+    answers = {read: ALLOWED, write | cut: ALLOWED, both | cut: ALLOWED, read | cut: "EPERM", read | cut | 0o2000000: "EPERM"}
+    for flags, answer in answers.items():
+        assert of(Variant.STRICT, "openat", 0, 0, flags) == answer
+        assert of(Variant.SCOPED, "openat", 0, 0, flags) == ALLOWED, "there Landlock sees to it"
+        if "open" in architecture.numbers:
+            assert of(Variant.STRICT, "open", 0, flags) == answer
+    assert [of(variant, "truncate") for variant in BOUND] == ["EPERM", ALLOWED]
+    assert [of(variant, "openat2") for variant in BOUND] == ["ENOSYS", ALLOWED]
+
+
 def test_every_allowed_name_exists_on_one_of_the_processors():
     known = X86_64.numbers.keys() | AARCH64.numbers.keys()
     assert known >= allowed.EVERYWHERE | allowed.IN_AN_IPC_NAMESPACE
     for variant in Variant:
-        assert known >= seccomp.verdicts(variant, pid=PID).keys()
+        assert known >= seccomp.verdicts(variant, pid=PID, uid=Uid.SHARED).keys()
 
 
 @BOTH

@@ -26,7 +26,11 @@ def test_what_is_listed_for_reading_cant_be_written(caged: Cage):
     assert caged.run(WRITE, str(path), files=[(folder, "read")], **LEVEL).said == "EACCES"
     cut = attempt("os.truncate(sys.argv[1], 0); return 'cut'")
     remove = attempt("os.unlink(sys.argv[1]); return 'removed'")
-    assert caged.run(cut, str(path), files=[(folder, "read")], **LEVEL).said == ("EACCES" if landlock.version() >= 3 else "cut")
+    assert caged.run(cut, str(path), files=[(folder, "read")], **LEVEL).said == "EPERM", "by the filter"
+    scoped = caged.run(cut, str(path), files=[(folder, "read")], variant="scoped", **LEVEL).said
+    assert scoped == ("EACCES" if landlock.version() >= 3 else "cut")
+    empty = attempt("os.open(sys.argv[1], os.O_RDONLY | os.O_TRUNC); return 'emptied'")
+    assert caged.run(empty, str(path), files=[(folder, "read")], **LEVEL).said == "EPERM"
     assert caged.run(remove, str(path), files=[(folder, "read")], **LEVEL).said == "EACCES"
     assert caged.run(WRITE, str(path), files=[(folder, "write")], **LEVEL).said == 4
     assert caged.run(remove, str(path), files=[(folder, "write")], **LEVEL).said == "removed"
@@ -134,3 +138,40 @@ def test_a_grant_for_a_path_that_isnt_there_is_named(caged: Cage):
     missing = str(caged.place / "nowhere")
     assert caged.run("", files=[(missing, "read")], **LEVEL).failed == f"can't restrict files: No such file or directory: {missing}"
     assert os.path.isdir(caged.place)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "os.chmod(sys.argv[1], 0o644)",
+        "os.utime(sys.argv[1], (1, 1))",
+        "os.setxattr(sys.argv[1], 'user.x', b'1')",
+        "os.chown(sys.argv[1], -1, os.getgid())",
+    ],
+)
+def test_it_changes_no_mode_or_time_of_the_nodes_files(user_cage: Cage, body: str):
+    """Landlock has no right for that, and where there is one uid for all the node's files are the model's own."""
+    secret = user_cage.file(user_cage.folder("secrets"), "token", "secret")
+    code = attempt(f"{body}; return 'changed'")
+    assert user_cage.run(code, str(secret), **LEVEL).said == "EPERM"
+    assert user_cage.run(code, str(secret), without=("seccomp",), **LEVEL).said == "changed", "the filter is what it takes"
+
+
+def test_with_a_uid_of_its_own_it_may_change_what_it_owns(root_cage: Cage):
+    scratch = root_cage.folder("scratch")
+    code = attempt("open(sys.argv[1], 'w').close(); os.chmod(sys.argv[1], 0o600); os.utime(sys.argv[1]); return 'changed'")
+    assert root_cage.run(code, str(scratch / "file"), files=[(scratch, "write")], **LEVEL).said == "changed"
+    others = root_cage.place / "driver.py"
+    assert root_cage.run(attempt("os.chmod(sys.argv[1], 0o600)"), str(others), **LEVEL).said == "EPERM"
+
+
+def test_it_watches_no_folder(caged: Cage):
+    code = attempt("""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.inotify_add_watch(libc.inotify_init1(0), sys.argv[1].encode(), 0xFFF) < 0: raise OSError(ctypes.get_errno(), '')
+return 'watching'
+""")
+    folder = str(caged.folder("secrets"))
+    assert caged.run(code, folder, **LEVEL).said == "EPERM"
+    assert caged.run(code, folder, without=("seccomp",), **LEVEL).said == "watching"
