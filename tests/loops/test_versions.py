@@ -170,8 +170,10 @@ async def test_a_removed_model_is_drained_and_its_queue_is_told():
             await world.answer(echo=1)
         await working.result()
         await world.until(lambda: not world.keeper.alive)
+        await world.until(lambda: '"@test/a"' not in world.telemetry.metrics.render().decode())
         deploy(world)
         assert (await world.answer(echo=1))["load_count"] == 2
+        assert world.metric("fornada_model_loads_total", model="@test/a") == 1
 
 
 @virtual

@@ -291,7 +291,7 @@ class Manager:
     def _left(self, model: Model) -> None:
         self._leaving.discard(model)
         if model.name not in self._models:
-            self._site.telemetry.outputs.forget(model.name)
+            self._site.telemetry.forget(model.name)
 
     def _all(self) -> list[Model]:
         return [*self._models.values(), *self._leaving]

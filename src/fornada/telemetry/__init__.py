@@ -7,6 +7,7 @@ May import: `core`, `fornada_sdk.wire`.
 
 from pathlib import Path
 
+from fornada.core.names import ModelName
 from fornada.core.ports import Clock
 from fornada.telemetry.log import Level, Log
 from fornada.telemetry.metrics import Metrics
@@ -32,6 +33,11 @@ class Telemetry:
         self.log = Log(clock=clock, stream=stream, stream_level=stream_level, file=folder / "node.log", max_bytes=log_bytes)
         self.metrics = Metrics()
         self.outputs = Outputs(folder / "models", wall=clock.wall, max_bytes=log_bytes)
+
+    def forget(self, model: ModelName) -> None:
+        """The model is gone from the catalogue: what it printed goes, and its numbers."""
+        self.outputs.forget(model)
+        self.metrics.forget(model)
 
     def close(self) -> None:
         self.log.close()

@@ -6,6 +6,8 @@ prometheus_client sees the numbers only when somebody scrapes. Scraping reads; i
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,7 +22,7 @@ Reading = tuple[tuple[str, ...], float]
 class Count:
     """One labelled number that only grows."""
 
-    __slots__ = ("value",)
+    __slots__ = ("__weakref__", "value")
 
     def __init__(self) -> None:
         self.value = 0
@@ -29,7 +31,7 @@ class Count:
 class Spread:
     """How one labelled duration is distributed over SECONDS."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("__weakref__", "counts", "total")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(SECONDS) + 1)
@@ -40,18 +42,52 @@ class Spread:
         self.total += seconds
 
 
-class Counts:
+Measure = TypeVar("Measure", Count, Spread)
+
+
+class Labelled(Generic[Measure]):
+    """Measures of one name by their labels."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str], make: Callable[[], Measure]) -> None:
+        self.name, self.text, self.labels = name, text, labels
+        self.missed: Callable[[str], None] = lambda model: None
+        """Told the model of labels that are asked for and not there."""
+        self._make: Callable[[], Measure] = make
+        self._by_labels: dict[tuple[str, ...], Measure] = {}
+        self._hidden: WeakValueDictionary[tuple[str, ...], Measure] = WeakValueDictionary()
+
+    def at(self, *labels: str) -> Measure:
+        found = self._by_labels.get(labels)
+        if found is None:
+            if self._of_models:
+                self.missed(labels[0])
+            found = self._by_labels.get(labels) or self._make()
+            self._by_labels[labels] = found
+        return found
+
+    def forget(self, model: str) -> None:
+        """Shows the model's measures no longer. Who holds one may go on counting: it is shown again if the model is."""
+        if self._of_models:
+            for labels in [labels for labels in self._by_labels if labels[0] == model]:
+                self._hidden[labels] = self._by_labels.pop(labels)
+
+    def recall(self, model: str) -> None:
+        """Shows again what `forget` hid and somebody still holds."""
+        for labels, measure in list(self._hidden.items()):
+            if labels[0] == model:
+                self._by_labels[labels] = measure
+                del self._hidden[labels]
+
+    @property
+    def _of_models(self) -> bool:
+        return bool(self.labels) and self.labels[0] == "model"
+
+
+class Counts(Labelled[Count]):
     """A family of counts with the same name."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
-        self.name, self.text, self.labels = name, text, labels
-        self._by_labels: dict[tuple[str, ...], Count] = {}
-
-    def at(self, *labels: str) -> Count:
-        found = self._by_labels.get(labels)
-        if found is None:
-            found = self._by_labels[labels] = Count()
-        return found
+        super().__init__(name, text, labels, Count)
 
     def collect(self) -> Metric:
         family = CounterMetricFamily(self.name, self.text, labels=self.labels)
@@ -60,18 +96,11 @@ class Counts:
         return family
 
 
-class Spreads:
+class Spreads(Labelled[Spread]):
     """A family of spreads with the same name."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
-        self.name, self.text, self.labels = name, text, labels
-        self._by_labels: dict[tuple[str, ...], Spread] = {}
-
-    def at(self, *labels: str) -> Spread:
-        found = self._by_labels.get(labels)
-        if found is None:
-            found = self._by_labels[labels] = Spread()
-        return found
+        super().__init__(name, text, labels, Spread)
 
     def collect(self) -> Metric:
         family = HistogramMetricFamily(self.name, self.text, labels=self.labels)
@@ -115,6 +144,8 @@ class Metrics(Collector):
         self.device_bytes = Gauge("fornada_device_bytes", "Bytes of a device by kind (total, reserved, used, foreign).", ["device", "kind"])
         self.loop_age = Gauge("fornada_scheduler_loop_age_seconds", "Seconds since the scheduler's last turn.", [])
         self._more: list[Counts | Spreads | Gauge] = []
+        for family in self._families():
+            self._watch(family)
         self.orphaned.at()
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -123,11 +154,32 @@ class Metrics(Collector):
     def add(self, family: Counts | Spreads | Gauge) -> None:
         """One more family, of a part that this module doesn't know."""
         self._more.append(family)
+        self._watch(family)
+
+    def forget(self, model: str) -> None:
+        """The model is gone from the catalogue: its labels go from the text of /metrics, which would grow for ever."""
+        for family in self._families():
+            if isinstance(family, Labelled):
+                family.forget(model)
 
     def collect(self) -> Iterator[Metric]:
+        for family in self._families():
+            yield family.collect()
+
+    def _families(self) -> Iterator[Counts | Spreads | Gauge]:
         for family in [*vars(self).values(), *self._more]:
             if isinstance(family, Counts | Spreads | Gauge):
-                yield family.collect()
+                yield family
+
+    def _watch(self, family: Counts | Spreads | Gauge) -> None:
+        if isinstance(family, Labelled):
+            family.missed = self._recall
+
+    def _recall(self, model: str) -> None:
+        # A model of that name again: whoever kept a measure of it counts on there.
+        for family in self._families():
+            if isinstance(family, Labelled):
+                family.recall(model)
 
     def render(self) -> bytes:
         """The text of /metrics (content type `text/plain; version=0.0.4`)."""

@@ -10,6 +10,7 @@ from fornada.core.names import Instant, ModelName
 from fornada.telemetry import Level, Log, Metrics, Outputs, output
 from fornada.telemetry.files import RotatingFile
 from fornada.telemetry.log import FEED_LENGTH
+from fornada.telemetry.metrics import Counts
 from tests.bounds import bound
 
 MODEL = ModelName("@test/a")
@@ -150,6 +151,30 @@ def test_every_model_has_a_file_of_its_own_inside_the_folder(tmp_path, name):
     assert path.parent == tmp_path
     assert len(path.name.encode()) < 200
     assert path != outputs(tmp_path).path(ModelName(name + "x"))
+
+
+def test_a_removed_model_leaves_no_labels_and_counts_on_where_it_comes_back():
+    metrics = Metrics()
+    more = Counts("fornada_more", "Of another part.", ["model"])
+    metrics.add(more)
+    kept = metrics.requests.at("@test/a", "ok")  # as the edge does: looked up once
+    kept.value += 2
+    for model in ("@test/a", "@test/b"):
+        metrics.request_seconds.at(model, "run").observe(0.002)
+        metrics.loads.at(model, "ok").value += 1
+        more.at(model).value += 1
+    metrics.device_bytes.read = lambda: [(("@test/a", "used"), 5)]
+    metrics.forget("@test/a")
+    assert '"@test/a"' not in metrics.render().decode().replace('device="@test/a"', "")
+    assert metrics.render().decode().count('model="@test/b"') > 3
+    kept.value += 1
+    assert 'model="@test/a"' not in metrics.render().decode(), "who still counts doesn't bring it back"
+    metrics.request_seconds.at("@test/a", "queue").observe(0.1)  # a model of that name begins again
+    text = metrics.render().decode()
+    assert 'fornada_requests_total{model="@test/a",outcome="ok"} 3.0' in text
+    kept.value += 1
+    assert 'fornada_requests_total{model="@test/a",outcome="ok"} 4.0' in metrics.render().decode()
+    assert 'fornada_model_loads_total{model="@test/a"' not in text, "what nobody held is forgotten"
 
 
 def test_the_promised_metrics_are_scraped_by_their_names():
