@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -127,31 +128,51 @@ async def crossroads(folder: Path) -> AsyncIterator[Crossroads]:
 async def host(talk: Talk) -> AsyncIterator[Host]:
     """`talk` is run for each connection, which is closed after it."""
     visits: list[int] = []
-    talking: set[asyncio.Task[None]] = set()
+    talking: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def visited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         visits.append(len(visits))
         task = asyncio.current_task()
         assert task is not None
-        talking.add(task)
+        talking[task] = writer
         try:
             await talk(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
+        except ConnectionError:
             pass
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
-            talking.discard(task)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        del talking[task]
 
     server = await asyncio.start_server(visited, "127.0.0.1", 0)
     try:
         yield Host(server, visits)
     finally:
         server.close()
-        for task in talking:
-            task.cancel()
+        for writer in talking.values():
+            writer.transport.abort()
         await within(asyncio.gather(*talking))
+
+
+@contextlib.contextmanager
+def never_held_up(free: Callable[[], object]) -> Iterator[None]:
+    """Fails where the loop stands still in a call that blocks; `free` then lets it go on, called by another thread."""
+    over = threading.Event()
+    late: list[str] = []
+
+    def watch() -> None:
+        if not over.wait(bound(15)):
+            late.append("the loop was held up")
+            free()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        assert not late, late
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -5,6 +5,7 @@ import asyncio
 import os
 import socket
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from fornada.node.outbound.gate import CONNECTIONS_MOST
 from fornada_sdk.wire.outbound import connect_packet
 from tests.bounds import bound, count
-from tests.harness.outbound import Crossroads, Host, crossroads, echo, host, within
+from tests.harness.outbound import Crossroads, Host, crossroads, echo, host, never_held_up, within
 
 
 @pytest.fixture
@@ -57,6 +58,20 @@ async def served(roads: Crossroads, echoes: Host) -> None:
         assert await within(loop.sock_recv(ours, 4)) == b"well"
 
 
+async def quiet() -> None:
+    """The loop waits for something that doesn't come; one that is told of a descriptor again and again works all the time."""
+    worked, began = time.process_time(), time.monotonic()
+    await asyncio.sleep(0.5)
+    assert time.process_time() - worked < 0.5 * (time.monotonic() - began)
+
+
+async def descriptors_are(number: int) -> None:
+    """As many as before, after the moment that the end of the good wish takes."""
+    async with asyncio.timeout(bound(10)):
+        while open_descriptors() > number:
+            await asyncio.sleep(0.01)
+
+
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -95,7 +110,9 @@ async def test_a_descriptor_of_another_kind_is_closed_and_nothing_done_with_it(r
     stranger = STRANGERS[kind]()
     send(roads.runner, connect_packet("127.0.0.1", echoes.port), [stranger])
     os.close(stranger)
+    before = open_descriptors()
     await served(roads, echoes)
+    await descriptors_are(before)
     assert roads.counted("refused") == 1 and len(echoes.visits) == 1
 
 
@@ -116,9 +133,7 @@ async def test_messages_that_are_none_cost_their_sender_an_answer(roads: Crossro
         send(roads.runner, packet, [theirs.fileno()] * descriptors)
         await served(roads, echoes)
     assert roads.counted("refused") == 1
-    async with asyncio.timeout(bound(10)):
-        while open_descriptors() > before:  # the good one's end takes a moment
-            await asyncio.sleep(0.01)
+    await descriptors_are(before)
 
 
 async def test_several_descriptors_with_a_good_message_are_refused(roads: Crossroads, echoes: Host) -> None:
@@ -209,6 +224,23 @@ async def test_a_stream_with_urgent_bytes_stops_nobody(roads: Crossroads, echoes
         await served(roads, echoes)
 
 
+async def test_a_stream_that_seems_to_hold_something_and_does_not_stops_nobody(roads: Crossroads, echoes: Host) -> None:
+    roads.open(echoes.pair, allow_private=[echoes.pair])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        await wish(roads, ("127.0.0.1", echoes.port), theirs)
+        ours.setblocking(False)
+        assert await within(asyncio.get_running_loop().sock_recv(ours, 3)) == b"{}\n"
+        theirs.setblocking(True)
+        try:
+            ours.send(b"!", socket.MSG_OOB)  # told of as something to read, and gone when it is read
+        except OSError:
+            pytest.skip("this kernel has no urgent bytes on Unix sockets")
+        with never_held_up(lambda: ours.send(b"x")):
+            await asyncio.sleep(0.1)
+            await served(roads, echoes)
+
+
 async def test_descriptors_inside_a_stream_are_not_taken(roads: Crossroads, echoes: Host) -> None:
     roads.open(echoes.pair, allow_private=[echoes.pair])
     ours, theirs = socket.socketpair()
@@ -236,10 +268,20 @@ async def test_the_channel_itself_as_a_stream_is_refused(roads: Crossroads, echo
 async def test_a_channel_that_is_closed_is_left_alone(roads: Crossroads, echoes: Host) -> None:
     roads.open(echoes.pair, allow_private=[echoes.pair])
     roads.runner.close()
-    turns = 0
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    while loop.time() - began < 0.2:
-        await asyncio.sleep(0.01)
-        turns += 1
-    assert turns > 2  # nothing keeps the loop busy; what would, is a reader that is never removed
+    await quiet()
+    assert roads.counted("refused") == 0
+
+
+async def test_a_stream_that_its_sender_keeps_after_the_end_keeps_nobody_busy(roads: Crossroads, echoes: Host) -> None:
+    gate = roads.open(echoes.pair, allow_private=[echoes.pair])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        await wish(roads, ("127.0.0.1", echoes.port), theirs)
+        ours.setblocking(False)
+        assert await within(asyncio.get_running_loop().sock_recv(ours, 3)) == b"{}\n"
+        gate.close()
+        async with asyncio.timeout(bound(10)):
+            while not roads.counted("stopped"):
+                await asyncio.sleep(0.01)
+        ours.send(b"x")  # arrives at the open file that the node has closed its copy of
+        await quiet()
