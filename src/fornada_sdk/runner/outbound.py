@@ -48,7 +48,8 @@ def open_way_out(descriptors: Sequence[int], network: Sequence[str]) -> None:
     try:
         forwarder = Forwarder(channel)
     except OSError as error:
-        sys.stderr.write(f"fornada: the hosts that model.toml names can't be reached: no socket on 127.0.0.1: {error.strerror}\n")
+        # Where a process can't have a network of its own it has none, and the model may do without.
+        sys.stderr.write(f"fornada: the hosts that model.toml names can't be reached here: no socket on 127.0.0.1: {error.strerror}\n")
         channel.close()
         return
     os.environ.update(proxy_variables(forwarder.port, network))
