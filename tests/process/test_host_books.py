@@ -6,15 +6,17 @@ import os
 import select
 import signal
 import socket
+from typing import Any
 
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fornada.keeper.children import Exit, Started
 from fornada.keeper.hosts import Hosts
-from fornada.keeper.orders import Command, Limits, Spawn
+from fornada.keeper.orders import Command, Spawn
 from fornada.keeper.peer import Peer
 from fornada.keeper.records import HostChild, Life, Member
+from fornada_sdk.sandbox.plan import Limits
 from fornada_sdk.wire.channel import Channel, pair
 from fornada_sdk.wire.messages import Kind
 from tests.bounds import count
@@ -95,7 +97,7 @@ class Process:
 class Books(RuleBasedStateMachine):
     @initialize()
     def begin(self):
-        self.loop = Turns()
+        self.loop: Any = Turns()  # what of a Loop is used here
         self.pids = itertools.count(100)
         self.names = itertools.count()
         self.processes: dict[int, Process] = {}
@@ -103,8 +105,7 @@ class Books(RuleBasedStateMachine):
         self.members: dict[str, Member] = {}
         self.ended: list[Member] = []
         self.books = Hosts(
-            self.loop,  # type: ignore[arg-type] # what of a loop it uses
-            null=-1,
+            self.loop,
             kill_s=KILL_S,
             started=self.started,
             ended=self.ended.append,
@@ -115,11 +116,11 @@ class Books(RuleBasedStateMachine):
     def started(self, host):
         self.hosts[host.pid] = host
 
-    def start(self, loop, order, talk, lost):
+    def start(self, order, talk, lost):
         ours, theirs = pair()
         pid = next(self.pids)
         self.processes[pid] = Process(pid, theirs)
-        peer = Peer(loop, Channel(ours, queue_bytes=1 << 20, body_bytes=0), heard=None, lost=lost)
+        peer = Peer(self.loop, Channel(ours, queue_bytes=1 << 20, body_bytes=0), heard=None, lost=lost)
         return HostChild(order.host, Started(pid, pid, -1), peer)
 
     def some(self, data, alive=True):

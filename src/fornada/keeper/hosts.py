@@ -16,14 +16,13 @@ from fornada.keeper.loop import Loop
 from fornada.keeper.orders import Spawn
 from fornada.keeper.records import HostChild, Life, Member
 from fornada.keeper.say import say
-from fornada.keeper.starting import Conversation, Lost, converse, start_host
-from fornada.keeper.walls import Walls
+from fornada.keeper.starting import Conversation, Lost, converse
 from fornada_sdk.wire.messages import Kind
 
 STOP_SHARE = 0.8
 """Of kill_s: what a member that is to end has for what it works on. The rest is for the end itself."""
 
-Start = Callable[[Loop, Spawn, Conversation, Lost], HostChild]
+Start = Callable[[Spawn, Conversation, Lost], HostChild]
 
 
 class Hosts:
@@ -33,20 +32,19 @@ class Hosts:
         self,
         loop: Loop,
         *,
-        null: int,
-        walls: Walls,
         kill_s: float,
+        start: Start,
         started: Callable[[HostChild], None],
         ended: Callable[[Member], None],
-        start: Start | None = None,
         signal_host: Callable[[int, int], None] = signal_group,
     ) -> None:
-        """`started` is told of every new process, `ended` of every member that has ended; `signal_host` takes a pid and a number."""
+        """`start` makes the process (starting.start_host). `started` is told of every new one, `ended` of every member that has ended;
+        `signal_host` takes a pid and a number."""
         self._loop = loop
         self._kill_s = kill_s
         self._started = started
         self._ended = ended
-        self._start = start or (lambda loop, order, talk, lost: start_host(loop, walls, order, talk, null=null, lost=lost))
+        self._start = start
         self._signal_host = signal_host
         self._open: dict[str, HostChild] = {}
 
@@ -67,7 +65,7 @@ class Hosts:
         return member
 
     def _begin(self, order: Spawn, talk: Conversation) -> HostChild:
-        host = self._start(self._loop, order, talk, lambda broke, why: self._host_lost(host, broke, why))
+        host = self._start(order, talk, lambda broke, why: self._host_lost(host, broke, why))
         self._open[host.name] = host
         self._started(host)
         return host

@@ -19,7 +19,7 @@ from fornada.keeper.orders import BadOrder
 from fornada.keeper.peer import Peer
 from fornada.keeper.records import BuildChild, Child, ControlChild, HostChild, InstanceChild, Life, Member
 from fornada.keeper.say import say
-from fornada.keeper.starting import start_build, start_control, start_runner
+from fornada.keeper.starting import Conversation, Lost, start_build, start_control, start_host, start_runner
 from fornada.keeper.walls import Walls
 from fornada_sdk.wire.channel import Message
 from fornada_sdk.wire.messages import Kind
@@ -52,7 +52,7 @@ class Keeper:
         """By pid, everything that isn't reaped."""
         self._named: dict[str, InstanceChild | BuildChild] = {}
         """Instances and builds, ended ones too until they are forgotten."""
-        self._hosts = Hosts(loop, null=self._null, walls=walls, kill_s=config.kill_s, started=self._register, ended=self._instance_ended)
+        self._hosts = Hosts(loop, kill_s=config.kill_s, start=self._host, started=self._register, ended=self._instance_ended)
         self._phase = Phase.SERVING
         self._code = 0
         self._main = main(self)
@@ -203,7 +203,7 @@ class Keeper:
         refused = self._refusal(order.instance)
         if not refused:
             try:
-                self._named[order.instance] = self._member(order) if order.host else self._runner(order)
+                self._named[order.instance] = self._hosts.join(order) if order.host else self._runner(order)
             except OSError as error:
                 refused = _cant_start(error)
         if refused:
@@ -219,8 +219,8 @@ class Keeper:
         runner.peer.send(Kind.ASSIGN, order.assignment, near)
         return runner
 
-    def _member(self, order: orders.Spawn) -> Member:
-        return self._hosts.join(order)
+    def _host(self, order: orders.Spawn, talk: Conversation, lost: Lost) -> HostChild:
+        return start_host(self._loop, self._walls, order, talk, null=self._null, lost=lost)
 
     def _build(self, order: orders.Build) -> None:
         present = self._named.get(order.build)
