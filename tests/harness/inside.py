@@ -98,13 +98,16 @@ def _arrange(orders: Orders) -> None:
 
 
 def _devices(scratch: Path) -> None:
-    """/dev with the harmless nodes, a /dev/shm of its own, and two "GPUs", which give zeros."""
+    """/dev with the harmless nodes, a /dev/shm of its own, and two "GPUs": plain files, since what is tested is who may open them."""
     new = scratch / "dev"
     new.mkdir()
     _mount("tmpfs", str(new), "tmpfs", _MS_NOSUID, "size=16m,mode=755")
-    for name, source in [*((name, name) for name in _DEVICES), ("nvidia0", "zero"), ("nvidia7", "zero")]:
+    for name in _DEVICES:
         (new / name).touch()
-        _mount(f"/dev/{source}", str(new / name), "", _MS_BIND)
+        _mount(f"/dev/{name}", str(new / name), "", _MS_BIND)
+    for name in ("nvidia0", "nvidia7"):
+        (new / name).touch()
+        (new / name).chmod(0o666)
     for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         (new / name).symlink_to(target)
     (new / "shm").mkdir(mode=0o1777)

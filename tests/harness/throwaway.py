@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,11 +67,12 @@ def run_apart(
     bounds: Bounds,
     own_users: bool = True,
     uid: int = -1,
-    environ: dict[str, str] | None = None,
+    groups_of: int = -1,
 ) -> Finished:
     """`python -m module DIRECTORY arguments...` apart from everything; DIRECTORY is the one place that can be written.
 
     With `own_users` it gets a user namespace too, and root in it is nobody outside. Without (root only) it keeps the rights of root.
+    `groups_of` (root only) is the user to whom its cgroups belong, as a system's manager would delegate them.
     Raises NotPossible; TimeoutError after `bounds.seconds`, when nothing of it is left.
     """
     directory = tempfile.mkdtemp(prefix="fornada-apart-")
@@ -81,14 +83,14 @@ def run_apart(
     scale = {"FORNADA_TEST_TIMEOUT_SCALE": os.environ.get("FORNADA_TEST_TIMEOUT_SCALE", "1")}
     report, report_end = os.pipe()
     try:
-        with _control_group(bounds) as join:
+        with _control_groups(bounds, groups_of) as join:
             process = subprocess.Popen(
                 [sys.executable, "-B", "-m", "tests.harness.inside", str(report_end), json.dumps(asdict(orders))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=REPOSITORY,
-                env={**kept, **scale, **(environ or {}), "HOME": directory},
+                env={**kept, **scale, "HOME": directory},
                 pass_fds=(report_end,),
             )
             os.close(report_end)
@@ -130,7 +132,7 @@ def _let_in(pid: int, report: int, *, own_users: bool, join: Sequence[Path]) -> 
 
 
 @contextlib.contextmanager
-def _control_group(bounds: Bounds) -> Iterator[list[Path]]:
+def _control_groups(bounds: Bounds, owner: int) -> Iterator[list[Path]]:
     """Files to write a pid to, so that the bounds hold for it; none where this user can't have a group."""
     made: list[Path] = []
     try:
@@ -141,6 +143,9 @@ def _control_group(bounds: Bounds) -> Iterator[list[Path]]:
             except OSError:
                 continue
             made.append(group)
+            if owner >= 0:
+                for path in (group, *group.iterdir()):
+                    os.chown(path, owner, owner)
             for name, value in limits.items():
                 with contextlib.suppress(OSError):
                     (group / name).write_text(value)
@@ -151,10 +156,13 @@ def _control_group(bounds: Bounds) -> Iterator[list[Path]]:
 
 
 def _remove(group: Path) -> None:
-    """What a node made below it goes first."""
-    for folder, _, _ in os.walk(group, topdown=False):
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
+    """What a node made below it goes first; a group may be busy for a moment with processes that just ended."""
+    end = time.monotonic() + bound(5)
+    while group.exists() and time.monotonic() < end:
+        for folder, _, _ in os.walk(group, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        time.sleep(0.01)
 
 
 def _parents(bounds: Bounds) -> Iterator[tuple[Path, dict[str, str]]]:
@@ -166,5 +174,7 @@ def _parents(bounds: Bounds) -> Iterator[tuple[Path, dict[str, str]]]:
             yield root / "memory" / path.lstrip("/"), {"memory.limit_in_bytes": str(bounds.memory_bytes)}
         elif controllers == "pids":
             yield root / "pids" / path.lstrip("/"), {"pids.max": str(bounds.processes)}
+        elif controllers.split(",")[0] in ("cpu", "cpuacct"):
+            yield root / controllers / path.lstrip("/"), {}
         elif not controllers and (root / "cgroup.controllers").exists():
             yield root, {"memory.max": str(bounds.memory_bytes), "pids.max": str(bounds.processes)}

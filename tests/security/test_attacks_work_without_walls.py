@@ -11,7 +11,7 @@ from tests.security.attacks.judge import Attempt, all_attempts
 
 FIRST_FORTY = [attempt for attempt in all_attempts() if attempt.number <= 40]
 EACH = [pytest.param(attempt, part, id=f"{attempt.name}{'-' if part else ''}{part}") for attempt in FIRST_FORTY for part in attempt.parts]
-BOUNDS = Bounds(seconds=50)
+BOUNDS = Bounds(seconds=50, disk_bytes=400 * 1024 * 1024)
 ONE_USER = "one user alone has no set-uid programs in a namespace: uid 0 isn't in it"
 
 

@@ -33,7 +33,7 @@ def shared_files(names: Sequence[str]) -> dict[str, str]:
 
 def _model_toml(attempt: Attempt, told: Told, artifact: Path) -> str:
     resources = {
-        "memory": told["memory_bytes"],
+        "memory": told["memory_bytes"],  # the attempt's own RESOURCES come over it
         "pids": told["pids"],
         "scratch": told["scratch_bytes"],
         **getattr(attempt.module, "RESOURCES", {"device": "cpu"}),

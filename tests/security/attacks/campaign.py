@@ -44,7 +44,7 @@ class Campaign:
         self._secrets = set(self.scene.secrets.values())
         self.node = Node(
             folder / "node",
-            config=_config(self.index, folder / "cache"),
+            config=_config(self.index, folder / "node" / "data" / "cache" / "uv"),
             flags=["--isolation", level],
             environ={ENVIRON: self.scene.secrets["environ"], "HOME": str(folder / "node")},
             prefix=_as_user(uid, self.scene.leak),
@@ -53,13 +53,11 @@ class Campaign:
         self.scene.watched += [data / "environments", data / "artifacts", data / "bundles"]
         self.scene.artifacts.append(data / "artifacts")
         self.scene.told["environment"] = ""
-        self.scene.told["protected"] += [str(data), str(data / "bundles")]
+        self.scene.told["folders"] += [str(data), str(data / "bundles")]
         self.sources = folder / "sources"
         self.sources.mkdir()
-        (folder / "cache").mkdir()
         if uid >= 0:
             os.chown(self.node.directory, uid, uid)
-            os.chown(folder / "cache", uid, uid)
 
     def open(self) -> None:
         """Starts the node. Raises NodeFailed."""

@@ -28,7 +28,9 @@ def run_at(level: str, user: str, module: str, *arguments: str, bounds: Bounds =
         raise Unavailable("only root can try what root may do")
     uid = STRANGER if root and user == "user" else -1
     try:
-        done = run_apart(module, [level, str(uid), *arguments], bounds=bounds, own_users=level == "none" or not root)
+        own_users = level == "none" or not root
+        groups_of = uid if level == "full" and user == "user" and root else -1
+        done = run_apart(module, [level, str(uid), *arguments], bounds=bounds, own_users=own_users, groups_of=groups_of)
     except NotPossible as error:
         raise Unavailable(str(error)) from None
     if done.status == UNAVAILABLE:

@@ -28,7 +28,7 @@ class Scene:
     """Files, sockets, memory and a neighbour below `directory`, all of the user `uid` (-1: the one who asks)."""
 
     def __init__(
-        self, directory: Path, *, uid: int = -1, memory_bytes: int = 96 * MIB, pids: int = 64, scratch_bytes: int = 16 * MIB
+        self, directory: Path, *, uid: int = -1, memory_bytes: int = 96 * MIB, pids: int = 64, scratch_bytes: int = 64 * MIB
     ) -> None:
         self.secrets = {name: SECRET + secrets.token_hex(8) for name in ("weights", "token", "environ", "leak", "neighbour")}
         self.directory = directory
@@ -53,7 +53,8 @@ class Scene:
             "token_file": str(directory / "token"),
             "environment": str(directory / "environment"),
             "host_folder": str(directory / "host"),
-            "protected": ["/", "/usr", "/etc", str(directory / "home")],
+            "protected": ["/", "/usr", "/etc"],
+            "folders": [str(directory / "home")],
             "memory_bytes": memory_bytes,
             "pids": pids,
             "scratch_bytes": scratch_bytes,
@@ -93,7 +94,8 @@ class Scene:
         found, self._heard = [f"the neighbour got {line}" for line in lines[self._heard :]], len(lines)
         if self._neighbour.poll() is not None:
             found.append("the neighbour is dead")
-        for path in self._files(self.watched):
+        flat = [path for folder in (*self.told["protected"], *self.told["folders"]) if (path := Path(folder) / MARK).exists()]
+        for path in {*self._files(self.watched), *flat}:
             if MARK in path.name:
                 found.append(f"{path} was written")
                 path.unlink()

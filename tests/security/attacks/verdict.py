@@ -20,7 +20,9 @@ class Told(TypedDict):
     host_folder: str
     """Belongs to the user who runs the node."""
     protected: list[str]
-    """Folders in which no model may make a file."""
+    """Folders in which no model may make a file, not even one that only it sees."""
+    folders: list[str]
+    """Folders of the user who runs the node."""
     neighbour_pid: int
     neighbour_address: int
     """Of a secret in its memory."""

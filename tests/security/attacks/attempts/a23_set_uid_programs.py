@@ -47,5 +47,5 @@ def _set_uid_programs() -> Iterator[str]:
                 about = os.stat(entry.path)
             except OSError:
                 continue
-            if about.st_mode & stat.S_ISUID and about.st_uid == 0 and os.access(entry.path, os.X_OK):
+            if about.st_mode & stat.S_ISUID and about.st_uid != os.getuid() and os.access(entry.path, os.X_OK):
                 yield entry.path

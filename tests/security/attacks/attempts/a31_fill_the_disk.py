@@ -13,6 +13,9 @@ BOMB = True
 MAY_DIE = True
 PARTS = ("one file", "many files")
 
+RESOURCES = {"device": "cpu", "memory": "512MiB"}
+"""So that a disk that is memory isn't held by the bound of memory."""
+
 STEP = 1024 * 1024
 
 
