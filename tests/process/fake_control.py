@@ -12,7 +12,9 @@ import socket
 import sys
 from pathlib import Path
 
-from fornada.core.ports import Launch, Limits, SpawnRefused
+import msgspec
+
+from fornada.core.ports import Launch, Limits, Sandbox, SpawnRefused
 from fornada.node import keeper_client
 
 RUNNER = [sys.executable, "-I", "-S", str(Path(__file__).with_name("fake_runner.py"))]
@@ -64,13 +66,16 @@ class Control:
             "settings": settings(),
         }
 
-    async def do_spawn(self, instance, mode="normal", argv=None, cwd="/", padding=0, limits=None, memo=None, env=None, host=""):
+    async def do_spawn(
+        self, instance, mode="normal", argv=None, cwd="/", padding=0, limits=None, memo=None, env=None, host="", sandbox=None
+    ):
         launch = Launch(
             instance=instance,
             argv=argv or [*RUNNER, SDK],
             env={"ONLY": "this"} if env is None else env,
             cwd=cwd,
             limits=Limits(**(limits or {})),
+            sandbox=msgspec.convert(sandbox or {}, Sandbox),
             assignment={"mode": mode, "padding": "x" * padding},
             memo=memo or {},
             host=host,
@@ -124,7 +129,7 @@ class Control:
             self.links.pop(instance).close()
 
     async def do_build(self, name, argv, log, wait=True):
-        build = self.client.build(name, argv=argv, env={"PATH": "/usr/bin:/bin"}, cwd="/", limits=Limits(), log=log)
+        build = self.client.build(name, argv=argv, env={"PATH": "/usr/bin:/bin"}, cwd="/", limits=Limits(), sandbox=Sandbox(), log=log)
         self.builds[name] = task = asyncio.ensure_future(build)
         if not wait:
             return None

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fornada.core.ports import KeeperPort, Launch, Limits, ProcessPort, SpawnRefused
+from fornada.core.ports import KeeperPort, Launch, Limits, ProcessPort, Sandbox, SpawnRefused
 from fornada.node import keeper_client
 from fornada.node.adoption import still_alive
 from fornada.node.keeper_client import KeeperClient, KeeperLost
@@ -13,7 +13,7 @@ from fornada_sdk.wire.channel import Channel, Message, pair
 from fornada_sdk.wire.messages import Kind
 from tests.bounds import bound
 
-LAUNCH = Launch(instance="a", argv=["/bin/true"], env={}, cwd="/", limits=Limits(), assignment={}, memo={"model": "m"})
+LAUNCH = Launch(instance="a", argv=["/bin/true"], env={}, cwd="/", limits=Limits(), sandbox=Sandbox(), assignment={}, memo={"model": "m"})
 WELCOME = {"epoch": 3, "keeper_pid": 2, "main_pid": 1, "control_pid": 5, "listeners": 0, "instances": 0, "ended": 0, "builds": []}
 ENDED = {"status": 0, "signal": None, "max_rss_bytes": 1, "cpu_s": 0.5}
 
@@ -126,7 +126,7 @@ async def test_the_keepers_end_reaches_everybody_who_waits(keeper):
     client = await keeper.connect(instances=0)
     ours, write_end = keeper.spawned("old")
     spawning = asyncio.create_task(client.spawn(LAUNCH))
-    building = asyncio.create_task(client.build("b", argv=["true"], env={}, cwd="/", limits=Limits(), log="/x"))
+    building = asyncio.create_task(client.build("b", argv=["true"], env={}, cwd="/", limits=Limits(), sandbox=Sandbox(), log="/x"))
     await asyncio.sleep(0.05)
     waiting = asyncio.create_task(client.adopted[0].exited())
     lost: list[KeeperLost] = []

@@ -42,12 +42,14 @@ class Tree:
         command: Sequence[str] = (sys.executable, "-I"),
         port: int = 0,
         environ: dict[str, str] | None = None,
+        isolation: str = "none",
     ) -> None:
+        """Without walls unless a test is about them: what the fakes are and look at lies anywhere on the machine."""
         self.folder = folder
         self.data = folder / "data"
         self.data.mkdir(exist_ok=True)
         self.plan(plan or {})
-        settings = {"node": {"drain_s": 5, "kill_s": 1, **(node or {})}, "data_dir": str(self.data), "port": port}
+        settings = {"node": {"drain_s": 5, "kill_s": 1, **(node or {})}, "data_dir": str(self.data), "port": port, "isolation": isolation}
         self.nested = nested
         self.errors = folder / "stderr"
         self._known: dict[int, Process] = {}

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fornada.core.ports import ExitStatus, Launch, Limits, ProcessPort, SpawnRefused
+from fornada.core.ports import ExitStatus, Launch, Limits, ProcessPort, Sandbox, SpawnRefused
 
 
 class Build(NamedTuple):
@@ -32,7 +32,9 @@ class DirectBuilds:
     async def spawn(self, launch: Launch) -> ProcessPort:
         raise SpawnRefused("these are builds only")
 
-    async def build(self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, log: str) -> ExitStatus:
+    async def build(
+        self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, sandbox: Sandbox, log: str
+    ) -> ExitStatus:
         self.asked.append(Build(build, argv, env))
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:

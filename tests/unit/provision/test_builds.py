@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from fornada.core.errors import DiskFull
+from fornada.core.ports import Sandbox
 from fornada.core.settings import ProvisionSettings
 from fornada.node.provision.builds import LOGS_KEPT, BuildFailed, Builds, last_error
 from fornada.node.provision.variables import Variables
@@ -28,7 +29,7 @@ def builds(keeper, tmp_path):
 
 
 async def python(builds, code, tmp_path, **more):
-    return await builds.run("test", [sys.executable, "-I", "-c", code], env={}, cwd=tmp_path, **more)
+    return await builds.run("test", [sys.executable, "-I", "-c", code], env={}, cwd=tmp_path, sandbox=Sandbox(), **more)
 
 
 async def test_what_a_build_prints_is_its_answer_and_its_log_is_gone(builds, tmp_path):
@@ -65,7 +66,7 @@ async def test_how_it_ended_is_told(builds, tmp_path, code, reason):
 
 async def test_a_program_that_is_not_there_is_told(builds, tmp_path):
     with pytest.raises(BuildFailed, match="can't be started"):
-        await builds.run("test", ["/nowhere/uv"], env={}, cwd=tmp_path)
+        await builds.run("test", ["/nowhere/uv"], env={}, cwd=tmp_path, sandbox=Sandbox())
 
 
 async def test_one_that_takes_too_long_is_ended(builds, tmp_path):
