@@ -97,7 +97,8 @@ class Process:
 class Books(RuleBasedStateMachine):
     @initialize()
     def begin(self):
-        self.loop: Any = Turns()  # what of a Loop is used here
+        self.loop = Turns()
+        loop: Any = self.loop  # what of a Loop is used here
         self.pids = itertools.count(100)
         self.names = itertools.count()
         self.processes: dict[int, Process] = {}
@@ -105,7 +106,7 @@ class Books(RuleBasedStateMachine):
         self.members: dict[str, Member] = {}
         self.ended: list[Member] = []
         self.books = Hosts(
-            self.loop,
+            loop,
             kill_s=KILL_S,
             started=self.started,
             ended=self.ended.append,
@@ -118,9 +119,10 @@ class Books(RuleBasedStateMachine):
 
     def start(self, order, talk, lost):
         ours, theirs = pair()
+        loop: Any = self.loop
         pid = next(self.pids)
         self.processes[pid] = Process(pid, theirs)
-        peer = Peer(self.loop, Channel(ours, queue_bytes=1 << 20, body_bytes=0), heard=None, lost=lost)
+        peer = Peer(loop, Channel(ours, queue_bytes=1 << 20, body_bytes=0), heard=None, lost=lost)
         return HostChild(order.host, Started(pid, pid, -1), peer)
 
     def some(self, data, alive=True):
