@@ -126,9 +126,9 @@ def _check(settings: Settings) -> None:
     for number, fake in enumerate(settings.devices.fake):
         if not 0 <= fake.release_delay_ms < float("inf"):
             raise ConfigError(f"[devices] fake[{number}].release_delay_ms = {fake.release_delay_ms} must be finite and not negative")
-    reserve = settings.devices.reserve
-    if reserve.endswith("%") and not re.fullmatch(r"\d{1,2}(\.\d+)?%", reserve):
-        raise ConfigError(f"[devices] reserve = '{reserve}' is no share; write e.g. \"3%\", less than 100%, or a size")
+    for where, share in (("[devices] reserve", settings.devices.reserve), ("[server] max_buffered", settings.server.max_buffered)):
+        if share.endswith("%") and not re.fullmatch(r"\d{1,2}(\.\d+)?%", share):
+            raise ConfigError(f"{where} = '{share}' is no share; write e.g. \"3%\", less than 100%, or a size")
     for where, size in _sizes(settings):
         try:
             parse_size(size)
@@ -162,6 +162,8 @@ def _sizes(settings: Settings) -> list[tuple[str, str]]:
         found.append(("[node] disk_budget", settings.node.disk_budget))
     if settings.devices.cpu.budget:
         found.append(("[devices] cpu.budget", settings.devices.cpu.budget))
+    if not settings.server.max_buffered.endswith("%"):
+        found.append(("[server] max_buffered", settings.server.max_buffered))
     if not settings.devices.reserve.endswith("%"):
         found.append(("[devices] reserve", settings.devices.reserve))
     found.append(("[devices] slack", settings.devices.slack))

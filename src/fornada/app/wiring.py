@@ -20,6 +20,7 @@ from fornada.core.settings import Settings
 from fornada.edge.server import Server
 from fornada.node import keeper_client
 from fornada.node.devices import inventory
+from fornada.node.devices.cpu import cgroup_memory, memory_info
 from fornada.node.keeper_client import KeeperClient, KeeperLost
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
@@ -30,6 +31,15 @@ MODELS = Path(fornada.__file__).parent / "models"
 EXAMPLE_PICTURE = MODELS / "efficientnet-lite0" / "example" / "request.jpg"
 CLOSE_S = 1.0
 """After the drain: for the last bytes of answers to leave."""
+
+
+def _share(text: str) -> int:
+    """Bytes of a size, or of a share of the memory that the node may use."""
+    if not text.endswith("%"):
+        return parse_size(text)
+    root = Path("/")
+    allowed = min([memory_info(root)["MemTotal"], *(limit for limit, _ in cgroup_memory(root))])
+    return int(allowed * float(text[:-1]) / 100)
 
 
 class SystemClock:
@@ -98,6 +108,7 @@ class Node:
             catalog=self._catalog,
             operations=self._manager,
             settings=settings.server,
+            body_bytes=_share(settings.server.max_buffered),
             auth=settings.auth,
             telemetry=self._telemetry,
             clock=self._clock,

@@ -109,6 +109,9 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Open at the same time; the next one is refused with 503 and closed."""
     max_bundle: str = "64MiB"
     """A deployed bundle."""
+    max_buffered: str = "10%"
+    """Bodies of all requests together, while they come and until they are answered; beyond it requests with a body of more than 16 KiB
+    are refused with Retry-After. A share of the memory that the node may use, in percent, or a size."""
 
 
 class OutboundSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

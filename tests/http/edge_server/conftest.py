@@ -55,8 +55,8 @@ def serve() -> Iterator[Serve]:
     """An edge with settings of its own."""
     made: list[Served] = []
 
-    def start(*, cors: list[str] | None = None, **settings: Any) -> Served:
-        served = Served(settings=ServerSettings(**settings), auth=AuthSettings(cors=cors or []))
+    def start(*, cors: list[str] | None = None, body_bytes: int = 1024**3, **settings: Any) -> Served:
+        served = Served(settings=ServerSettings(**settings), auth=AuthSettings(cors=cors or []), body_bytes=body_bytes)
         served.start()
         made.append(served)
         return served

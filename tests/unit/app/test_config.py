@@ -23,6 +23,7 @@ def test_the_numbers_that_are_promised_are_the_defaults() -> None:
     settings = load(None, {}, {})
     node = settings.node
     assert (settings.host, settings.port, settings.server.max_bundle) == ("127.0.0.1", 8250, "64MiB")
+    assert settings.server.max_buffered == "10%"
     assert (node.drain_s, node.kill_s, node.max_wait_s, node.backoff_s, node.grace_s) == (30, 5, 60, 1, 10)
     assert (node.packed_members, node.packed_memory) == (64, "1GiB")
 
@@ -57,6 +58,8 @@ def test_fake_devices_are_read(tmp_path: Path) -> None:
         ("[server]\nmax_connections = 0", "serve nobody"),
         ('[node]\nmax_resident = "two"', "max_resident"),
         ('[outbound]\nallow_private = ["store.internal"]\n', "write host:port"),
+        ('[server]\nmax_buffered = "120%"\n', "[server] max_buffered = '120%' is no share"),
+        ('[server]\nmax_buffered = "much"\n', "[server] max_buffered"),
         ('[outbound]\nallow_private = ["::1:80"]\n', "brackets"),
         ('[provision]\nallow_files = ["weights"]\n', "no absolute path"),
     ],

@@ -278,7 +278,12 @@ class Edge:
     """A Server on a loopback port, its loop in a thread of its own, so that tests can use blocking sockets."""
 
     def __init__(
-        self, *, settings: ServerSettings | None = None, auth: AuthSettings | None = None, telemetry: Telemetry | None = None
+        self,
+        *,
+        settings: ServerSettings | None = None,
+        auth: AuthSettings | None = None,
+        telemetry: Telemetry | None = None,
+        body_bytes: int = 1024**3,
     ) -> None:
         self.catalog = FakeCatalog()
         self.inference = FakeInference()
@@ -287,6 +292,7 @@ class Edge:
         self._settings = settings or ServerSettings()
         self._auth = auth
         self._telemetry = telemetry
+        self._body_bytes = body_bytes
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.server: Server
@@ -300,6 +306,7 @@ class Edge:
             catalog=self.catalog,
             operations=self.operations,
             settings=self._settings,
+            body_bytes=self._body_bytes,
             auth=self._auth,
             telemetry=self._telemetry,
             clock=SystemClock(),

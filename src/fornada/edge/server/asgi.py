@@ -13,6 +13,7 @@ from fornada.core.errors import FornadaError, InternalFault
 from fornada.edge.calls import JSON_TYPE
 from fornada.edge.headers import Facts
 from fornada.edge.problems import bodiless, is_success, problem
+from fornada.edge.server.bodies import Hold
 from fornada.edge.server.lines import CHUNKED, CLOSE, KEEP_OLD, LAST_CHUNK, chunk
 from fornada.edge.server.pipeline import Pipeline
 from fornada.edge.server.shared import Shared
@@ -45,6 +46,7 @@ class ColdExchange:
         self.old = old
         self.chunks: list[bytes] = []
         self.size = 0
+        self.room: Hold | None = None
         self.early: FornadaError | None = None
         self.output: list[bytes] | None = None
         self.finished = False

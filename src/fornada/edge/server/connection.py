@@ -15,12 +15,13 @@ from typing import cast
 
 import httptools
 
-from fornada.core.errors import BadRequest, FornadaError, HeadersTooLarge, InternalFault, TooLarge, TooSlow, Unavailable
+from fornada.core.errors import BadRequest, FornadaError, HeadersTooLarge, InternalFault, TooSlow, Unavailable
 from fornada.core.resources import format_size
 from fornada.edge.calls import JSON_TYPE, Target
 from fornada.edge.headers import SMALL_BODY, Facts, read_facts
 from fornada.edge.problems import problem
 from fornada.edge.server.asgi import ColdExchange
+from fornada.edge.server.bodies import too_large
 from fornada.edge.server.exchange import HotExchange
 from fornada.edge.server.lines import CLOSE, CONTINUE, header_lines
 from fornada.edge.server.pipeline import Pipeline
@@ -71,6 +72,7 @@ class Connection(asyncio.Protocol):
         "_last",
         "_limit",
         "_lingering",
+        "_most",
         "_parser",
         "_phase",
         "_pipeline",
@@ -114,7 +116,8 @@ class Connection(asyncio.Protocol):
         self._deferred: FornadaError | None = None
         """What came after the requests that are still running was no request; told after their answers."""
         self._incoming: Exchange | None = None
-        self._limit = 0
+        self._limit = self._most = 0
+        """Bytes of the body that are let through without another look, and in all."""
         self._thrown = 0
         self._told = False
         """The request that is being received has its answer already."""
@@ -204,8 +207,8 @@ class Connection(asyncio.Protocol):
             self._throw_away(len(data))
             return
         exchange.size += len(data)
-        if exchange.size > self._limit:
-            self._refuse_early(exchange, self._too_large())
+        if exchange.size > self._limit and (refusal := self._beyond(exchange)) is not None:
+            self._refuse_early(exchange, refusal)
         else:
             exchange.chunks.append(data)
 
@@ -314,16 +317,30 @@ class Connection(asyncio.Protocol):
             self._transport.write(CONTINUE)
 
     def _bound(self, exchange: Exchange) -> FornadaError | None:
-        """Sets the limit of the body; a refusal where it is known to be too large, or the model to be none."""
+        """Sets the limits of the body; a refusal where it is known to be too large, or the model to be none."""
         self._limit = SMALL_BODY
         facts = exchange.facts
         if not facts.chunked and (facts.content_length or 0) <= SMALL_BODY:
             return None
         try:
-            self._limit = exchange.limit()
+            self._most = exchange.limit()
         except FornadaError as error:
             return error
-        return self._too_large() if (facts.content_length or 0) > self._limit else None
+        if (facts.content_length or 0) > self._most:
+            return too_large(self._most)
+        self._limit = min(SMALL_BODY, self._most)
+        return self.shared.bodies.refusal()
+
+    def _beyond(self, exchange: Exchange) -> FornadaError | None:
+        """More came than was let through so far: lets more through, within the body's bound and the room of all bodies together."""
+        if exchange.size > self._most:
+            return too_large(self._most)
+        if exchange.room is None:
+            exchange.room = self.shared.bodies.hold()
+        most = self._most if exchange.facts.chunked else exchange.facts.content_length or self._most
+        refusal = exchange.room.grow(exchange.size, most=most)
+        self._limit = exchange.room.bytes
+        return refusal
 
     def _read_facts(self, url: bytes, fields: list[tuple[bytes, bytes]], *, old: bool) -> Facts | None:
         """Facts of a request's headers; None where the request was refused already."""
@@ -348,13 +365,11 @@ class Connection(asyncio.Protocol):
 
     # -- refusals
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"Request is too large: this route takes bodies of at most {self._limit} bytes ({format_size(self._limit)})")
-
     def _refuse_early(self, exchange: Exchange, refusal: FornadaError) -> None:
         """Answers before the body has come. The rest of it is thrown away, so that the connection stays usable."""
         exchange.early = refusal
         exchange.chunks = []
+        exchange.room = None
         if (exchange.facts.content_length or 0) - exchange.size > DRAIN_BYTES:
             exchange.keep_alive = False
         if not exchange.keep_alive:

@@ -14,6 +14,7 @@ from fornada.edge.calls import JSON_TYPE, Target
 from fornada.edge.headers import Facts
 from fornada.edge.observer import LEFT, OK, Meter, outcome_of
 from fornada.edge.problems import is_success, problem
+from fornada.edge.server.bodies import Hold
 from fornada.edge.server.lines import CHUNKED, CLOSE, KEEP_OLD, LAST_CHUNK, chunk, header_lines
 from fornada.edge.server.pipeline import Pipeline
 from fornada.edge.server.shared import Shared
@@ -44,6 +45,8 @@ class HotExchange:
     """Whether it must be alone on its connection (see ColdExchange)."""
     state = State.RECEIVING
     size = 0
+    room: Hold | None = None
+    """Its share of what all bodies together may hold."""
     started = 0.0
     meter: Meter | None = None
     ticket: Ticket | None = None

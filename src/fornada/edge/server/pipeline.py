@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from fornada.edge.server.bodies import Hold
+
 AHEAD = 64
 """Requests of one connection that run at the same time; further ones wait, already read."""
 PARKED = 64
@@ -31,6 +33,8 @@ class Turn(Protocol):
     keep_alive: bool
     size: int
     """Bytes of the request's body."""
+    room: Hold | None
+    """Its share of what all bodies together may hold: nobody's once it is answered."""
     exclusive: bool
     """Must run alone: what an operator's requests do depends on their order."""
     output: list[bytes] | None
@@ -116,6 +120,8 @@ class Pipeline:
             _held(turn).append(data)
             return
         running.popleft()
+        if turn.room is not None:
+            turn.room = None
         if turn.output:
             data = b"".join((*turn.output, data))
         transport.write(data)
@@ -140,6 +146,7 @@ class Pipeline:
     def leave(self) -> None:
         """The caller has gone."""
         for turn in (*self.running, *self.parked):
+            turn.room = None
             turn.leave()
         self.running.clear()
         self.parked.clear()
@@ -197,6 +204,7 @@ class Pipeline:
                 if not self.paused:
                     front.settle()
                 if front.finished:
+                    front.room = None
                     running.popleft()
                     if not front.keep_alive:
                         self._on_close()

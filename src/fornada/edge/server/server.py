@@ -22,6 +22,8 @@ from fornada.telemetry import Telemetry
 TICK_S = 0.25
 DRAIN_LOOK_S = 0.02
 BACKLOG = 1024
+BODY_BYTES = 1024**3
+"""Bytes of bodies held at the same time where nobody says otherwise."""
 
 
 class Server:
@@ -34,12 +36,15 @@ class Server:
         catalog: CatalogPort,
         operations: OperationsPort,
         settings: ServerSettings,
+        body_bytes: int = BODY_BYTES,
         auth: AuthSettings | None = None,
         telemetry: Telemetry | None = None,
         clock: Clock,
     ) -> None:
+        """`body_bytes` bounds the bodies of all requests together ([server] max_buffered)."""
         self._operations = operations
         self._settings = settings
+        self._body_bytes = body_bytes
         self._observer: Observer = Told(telemetry) if telemetry is not None else Unobserved()
         self._clock = clock
         self._authenticator = OpenMode(auth.cors if auth is not None else ())
@@ -71,6 +76,7 @@ class Server:
         table = Routes(self._routes)
         shared = Shared(
             settings=self._settings,
+            body_bytes=self._body_bytes,
             targets=Targets(self._doors),
             authenticator=self._authenticator,
             operations=self._operations,

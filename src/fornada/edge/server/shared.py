@@ -11,6 +11,7 @@ from fornada.edge.auth import Authenticator
 from fornada.edge.ids import Ids
 from fornada.edge.observer import Observer
 from fornada.edge.problems import Style
+from fornada.edge.server.bodies import Bodies
 from fornada.edge.server.lines import StatusLines
 from fornada.edge.targets import Targets
 
@@ -40,6 +41,7 @@ class Shared:
         self,
         *,
         settings: ServerSettings,
+        body_bytes: int,
         targets: Targets,
         authenticator: Authenticator,
         operations: OperationsPort,
@@ -50,6 +52,7 @@ class Shared:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.settings = settings
+        self.bodies = Bodies(body_bytes)
         self.targets = targets
         self.authenticator = authenticator
         self.observer = observer
