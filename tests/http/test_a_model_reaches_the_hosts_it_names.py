@@ -19,6 +19,7 @@ NAME = "@test/traveller"
 CODE = """
 import http.client
 import os
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -68,6 +69,15 @@ class Model(fornada_sdk.Model):
         self.kept.auto_open = 0
         self.kept.request("GET", urlsplit(url).path)
         return self.kept.getresponse().read().decode()
+
+    def direct(self, url):
+        with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=20):
+            return "connected"
+
+    def datagram(self, url):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"x", (urlsplit(url).hostname, urlsplit(url).port))
+            return "sent"
 
     def child(self, url):
         done = subprocess.run([sys.executable, "-c", FETCH, url], capture_output=True, text=True, timeout=30)
@@ -128,15 +138,19 @@ def outbound_lines(node: Node) -> list[dict[str, object]]:
     return [line for line in lines if line["event"] == "outbound.ended"]
 
 
-def started(new_node: StartNode, *allowed: str) -> Node:
-    return new_node(config=f"[node]\ndrain_s = 5\nkill_s = 2\n[outbound]\nallow_private = {json.dumps(list(allowed))}\n").start()
+def started(new_node: StartNode, *allowed: str, level: str = "auto") -> Node:
+    outbound = f"[outbound]\nallow_private = {json.dumps(list(allowed))}\n"
+    # A cache of its own: a build that is confined writes nowhere else than into the node's own folder.
+    config = f'[node]\ndrain_s = 5\nkill_s = 2\n[provision]\ncache_dir = ""\n{outbound}'
+    return new_node(config=config, flags=["--isolation", level]).start()
 
 
+@pytest.mark.parametrize("level", ["auto", "none"])
 def test_named_hosts_are_reached_by_every_way_that_libraries_have_and_no_other_host_is(
-    new_node: StartNode, server: http.server.ThreadingHTTPServer
+    new_node: StartNode, server: http.server.ThreadingHTTPServer, level: str
 ):
     pair = pair_of(server)
-    node = started(new_node, pair, "127.0.0.1:9")
+    node = started(new_node, pair, "127.0.0.1:9", level=level)
     deploy(node, pair, "127.0.0.1:9")
     variables = node.ask(NAME, {"variables": True})["variables"]
     assert set(variables) == {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
@@ -171,6 +185,21 @@ def test_the_keeper_gives_back_what_it_held_for_a_way_out(new_node: StartNode, s
     until(lambda: len(os.listdir(f"/proc/{node.keeper_pid}/fd")) == before, within_s=5, what="the keeper's descriptors as before")
     (line,) = outbound_lines(node)
     assert line["end"] in ("closed", "stopped")  # the process went, and its end of it with it, or the node was quicker
+    assert node.stop() == 0
+
+
+def test_what_goes_around_the_proxy_reaches_nothing_where_models_have_a_network_of_their_own(
+    new_node: StartNode, server: http.server.ThreadingHTTPServer
+):
+    pair = pair_of(server)
+    node = started(new_node, pair)
+    if node.record["isolation"] not in ("full", "namespaces"):
+        pytest.skip(f"this machine gives level {node.record['isolation']}")
+    deploy(node, pair)
+    assert node.ask(NAME, {"by": "tunnel", "url": f"http://{pair}/"})["said"] == "asked for /"
+    assert "Connection refused" in node.ask(NAME, {"by": "direct", "url": f"http://{pair}/"})["failed"]
+    assert "unreachable" in node.ask(NAME, {"by": "direct", "url": "http://192.0.2.1:80/"})["failed"]
+    assert "PermissionError" in node.ask(NAME, {"by": "datagram", "url": f"http://{pair}/"})["failed"]
     assert node.stop() == 0
 
 
