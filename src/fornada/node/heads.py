@@ -2,10 +2,16 @@
 
 from typing import Any
 
+import msgspec
+
 from fornada.core.errors import BadRequest, FornadaError, ModelRaised, OutOfDeviceMemory, RunnerDied
 from fornada.core.requests import AnswerHead
 from fornada_sdk.wire.framing import ProtocolError
-from fornada_sdk.wire.messages import decode, encode
+from fornada_sdk.wire.messages import HEAD_PREFIX, decode, encode
+
+SHORT_BYTES = 64
+_TIMED = b'{"run_s":'
+_HEADS = msgspec.json.Decoder(AnswerHead)
 
 
 def object_of(payload: bytes) -> dict[str, Any]:
@@ -13,6 +19,20 @@ def object_of(payload: bytes) -> dict[str, Any]:
     found = decode(payload)
     encode(found)
     return found
+
+
+def short_head(packet: bytes, begin: int, end: int) -> tuple[AnswerHead | None, int]:
+    """(head, where the body begins) of an ANSWER between `begin` and `end` that says how long it took, and little more: (None, begin)
+    for any other, and for what isn't ok. Raises msgspec's errors for what is no head.
+    """
+    text = begin + HEAD_PREFIX.size
+    if not packet.startswith(_TIMED, text, end):
+        return None, begin
+    body = text + int(HEAD_PREFIX.unpack_from(packet, begin)[0])
+    if body > min(end, text + SHORT_BYTES):
+        return None, begin
+    said = _HEADS.decode(packet[text:body])
+    return (said, body) if said.status == "ok" else (None, begin)
 
 
 def refusal_of(said: AnswerHead) -> FornadaError:

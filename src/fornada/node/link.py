@@ -21,7 +21,7 @@ from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
 from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call
 from fornada.node.ears import Ears
-from fornada.node.heads import object_of, refusal_of
+from fornada.node.heads import object_of, refusal_of, short_head
 from fornada.telemetry.metrics import Spread
 from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MAX_PAYLOAD, MORE, Assembler, ProtocolError, frame, frames
 from fornada_sdk.wire.messages import (
@@ -312,9 +312,14 @@ class Link:
                 at = begin + length
                 if at > end:
                     raise ProtocolError(f"a frame of {length} bytes in the {end - begin} that are left of its packet")
-                if kind == _ANSWER_KIND and not flags and packet[begin : begin + _OK_SIZE] == _OK_PREFIX:
+                if kind == _ANSWER_KIND and not flags:
                     call = calls.get(request)
-                    if call is not None and call.state is SENT:
+                    said: AnswerHead | None
+                    if packet[begin : begin + _OK_SIZE] == _OK_PREFIX:
+                        said, body = _OK, begin + _OK_SIZE
+                    else:
+                        said, body = short_head(packet, begin, at)
+                    if call is not None and call.state is SENT and said is not None:
                         del calls[request]
                         self.ended += 1
                         call.state = DONE
@@ -325,7 +330,7 @@ class Link:
                         self._runner_s.observe(took_s)
                         self._service_s.append(took_s)
                         try:
-                            call.sink.answer(_OK, packet[begin + _OK_SIZE : at])
+                            call.sink.answer(said, packet[body:at])
                         except Exception as error:  # noqa: BLE001 - the boundary with who reads model output
                             self._untold(error, call.sink.refuse)
                         continue

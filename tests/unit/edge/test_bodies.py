@@ -79,6 +79,16 @@ def test_doubled_keys_are_found_at_the_top_alone(value: Any):
     fields_of(b'{"a":%b,"b":{"a":"\\"a\\""}}' % text)
 
 
+@pytest.mark.parametrize("more", [b"", b',"y":{"x":1}', b',"y":":"'])
+def test_doubled_keys_are_found_around_long_values(more: bytes):
+    long = b"[%b1]" % (b"0.25," * 1000)
+    assert list(fields_of(b'{"x":%b%b}' % (long, more))) == ["x", *(["y"] if more else [])]
+    with pytest.raises(BadRequest, match="'x' comes twice"):
+        fields_of(b'{"x":%b%b,"x":1}' % (long, more))
+    with pytest.raises(BadRequest, match="'x' comes twice"):
+        fields_of(b'{"x":1%b,"x":%b}' % (more, long))
+
+
 def test_a_hundred_thousand_keys_are_no_burden():
     body = json.dumps({f"k{n}": n for n in range(100_000)}).encode()
     assert len(fields_of(body)) == 100_000
