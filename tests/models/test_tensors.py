@@ -102,3 +102,28 @@ def test_a_model_whose_outputs_dont_count_rows_is_called_once_a_request() -> Non
     ragged = {"x": np.zeros(2), "z": np.zeros(3)}
     assert run_together(lambda inputs: {"n": np.array(len(inputs))}, [ragged, ragged]) == [{"n": 2}, {"n": 2}]
     assert run_together(lambda inputs: {}, []) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        [0.1, 2.5, -3.0],
+        [0.1, 2, True, 2**60],
+        [[0.1, 1e-45], [1, 2]],
+        [[1.5]],
+        [[[0.5, 1.5]]],
+        [0.5, 1e38],
+    ],
+)
+def test_lists_of_floats_become_what_numpy_makes_of_them(value: Any, dtype: str) -> None:
+    array = from_json({"inputs": value}, [TensorInfo("any", dtype, None)])["any"]
+    wanted = np.asarray(value).astype(dtype)
+    assert array.dtype == wanted.dtype and array.shape == wanted.shape and array.tolist() == wanted.tolist()
+    array[...] = 0  # model code may write into what it is given
+
+
+@pytest.mark.parametrize("value", [[0.5, None], [0.5, "1"], [[0.5, 1.0], [2.0]], [[0.5], 1.0], [[0.5], [[1.0]]], [0.5, [1.0]]])
+def test_a_list_that_only_begins_with_floats_is_refused(value: Any) -> None:
+    with pytest.raises(BadRequest, match="input any must be FP32"):
+        from_json({"inputs": value}, [ANY])

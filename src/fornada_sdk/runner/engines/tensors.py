@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import struct
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple
 
@@ -32,6 +33,8 @@ DTYPES = {
     "object": "BYTES",
 }
 """numpy's name -> the protocol's. Strings and bytes are arrays of objects."""
+_PACKED = {"float32": "f", "float64": "d"}
+"""numpy's name -> that of module struct."""
 
 
 class TensorInfo(NamedTuple):
@@ -128,12 +131,32 @@ def _array(value: Any, info: TensorInfo) -> Any:
             if any(isinstance(each, list) for each in array.flat):
                 raise ValueError("the lists are of different lengths")
         else:
-            array = _numbers(value, info.dtype)
+            packed = _packed(value, info.dtype)
+            array = _numbers(value, info.dtype) if packed is None else packed
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"input {info.name} must be {_shown(info)}: {error}") from None
     if info.shape is not None and not _fits(array.shape, info.shape):
         raise BadRequest(f"input {info.name} must be {_shown(info)}; it came as {list(array.shape)}")
     return array
+
+
+def _packed(value: Any, dtype: str) -> Any:
+    """The array of a list that begins with a float, or of equally long ones, in half of numpy's time. None: numpy is to see to it."""
+    import numpy as np
+
+    rows = value if type(value) is list and value and type(value[0]) is list else [value]
+    first = rows[0]
+    if dtype not in _PACKED or type(first) is not list or not first or type(first[0]) is not float:
+        return None
+    if any(type(row) is not list or len(row) != len(first) for row in rows):
+        return None
+    form = f"{len(first)}{_PACKED[dtype]}"
+    try:
+        data = bytearray().join([struct.pack(form, *row) for row in rows])
+    except (struct.error, OverflowError):
+        return None
+    array = np.frombuffer(data, dtype)
+    return array.reshape(len(rows), len(first)) if rows is value else array
 
 
 def _numbers(value: Any, dtype: str) -> Any:
