@@ -13,6 +13,7 @@ import msgspec
 
 from fornada.core.ports import Provisioned
 
+FOLDER_MODE, FILE_MODE = 0o755, 0o444
 FILES_MOST = 500
 """Of one model's folder: laying out more would hold up the loop."""
 
@@ -36,18 +37,26 @@ def weights_bytes(provisioned: Provisioned, names: list[str]) -> int:
 def lay_out(place: Path, provisioned: Provisioned, names: list[str]) -> Provisioned:
     """Everything in `place`, which is made, with the paths changed to that. Raises OSError."""
     folder = place / "folder"
-    folder.mkdir(parents=True)
+    _make(folder)
     for name in names:
         target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make(target.parent)
         _link(os.path.join(provisioned.folder, name), target)
     artifacts = {}
     for number, (name, path) in enumerate(provisioned.artifacts.items()):
         target = place / str(number) / os.path.basename(path)
-        target.parent.mkdir()
+        _make(target.parent)
         _link(path, target)
         artifacts[name] = str(target)
     return msgspec.structs.replace(provisioned, folder=str(folder), artifacts=artifacts)
+
+
+def _make(folder: Path) -> None:
+    """With what leads there. A model may run as another user, and the node's own umask lets nobody in."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir()
+        folder.chmod(FOLDER_MODE)
 
 
 def _link(source: str, target: Path) -> None:
@@ -55,6 +64,7 @@ def _link(source: str, target: Path) -> None:
         os.link(os.path.realpath(source), target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
+        target.chmod(FILE_MODE)
 
 
 def _sizes(paths: list[str]) -> Iterator[int]:

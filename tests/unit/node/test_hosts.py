@@ -1,6 +1,7 @@
 """Which instances this control plane believes to share which process."""
 
 import itertools
+import os
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,14 @@ def test_what_a_member_reads_is_linked_beside_its_host_s_other_members(hosts: Ho
     (folder / "example").mkdir(parents=True)
     (folder / "example" / "request.json").write_text("{}")
     weights.write_bytes(b"w" * 1000)
-    found = hosts.find("a", version(), Provisioned("/p", "/e", str(folder), {"weights/m.onnx": str(weights)}, "/s"), USE)
+    before = os.umask(0o077)  # the node's own
+    try:
+        found = hosts.find("a", version(), Provisioned("/p", "/e", str(folder), {"weights/m.onnx": str(weights)}, "/s"), USE)
+    finally:
+        os.umask(before)
     assert isinstance(found, Seat)
+    below = [path for path in Path(found.shelf).rglob("*") if path.is_dir()]
+    assert all(path.stat().st_mode & 0o055 == 0o055 for path in [Path(found.shelf), *below]), "a model may run as another user"
     there = found.provisioned
     assert Path(there.folder, "example", "request.json").read_text() == "{}"
     linked = Path(there.artifacts["weights/m.onnx"])
