@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fornada.keeper import probes
 from fornada.keeper.config import WallsConfig
 from fornada.keeper.levels import AUTO, Chosen, Facts, Feature, Level, Missing, Switch, best, choose, missing
+from fornada.keeper.uid_blocks import BLOCK
 from fornada_sdk.sandbox.landlock import SCOPES_SINCE
 
 FIRST_UID = 200_000
@@ -14,6 +15,10 @@ UIDS = 1000
 """Of one node, and so the most children that it may have at a time."""
 WINDOWS = 300
 """Nodes beside one another take different uids, by chance of their names; systemd's own begin behind them, at 524288."""
+FIRST_BLOCK_UID = 1_900_000_000
+"""Behind all that systemd hands out (which ends at 1879048191), and before the first that a signed 32-bit number doesn't hold."""
+BLOCKS = 1000
+"""Zygotes of one node."""
 
 WIRED = True
 """Whether the keeper puts models behind what was found. As long as it doesn't, nothing but `none` is had, and nothing else is said."""
@@ -67,6 +72,8 @@ def walls(level: Level, facts: Facts, *, node: str, run_dir: str) -> WallsConfig
         run_dir=run_dir,
         first_uid=FIRST_UID + window * UIDS if root else 0,
         uids=UIDS if root else 0,
+        first_block=FIRST_BLOCK_UID + window * BLOCKS * BLOCK if root else 0,
+        blocks=BLOCKS if root else 0,
         own_users=Feature.INNER_USER_NAMESPACE not in facts.refused and not refused,
         cgroup_namespace=Feature.CGROUP_NAMESPACE not in facts.refused,
         landlock=Feature.LANDLOCK not in facts.refused,

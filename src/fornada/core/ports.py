@@ -239,6 +239,8 @@ class Sandbox(msgspec.Struct, frozen=True, omit_defaults=True):
     """CPU seconds per second; 0: no bound."""
     temporary_bytes: int = 64 * 1024**2
     """Of its own /tmp, and as many of /dev/shm; both count as its memory."""
+    lends: bool = False
+    """It is given files of others that come to share it."""
     own_uid: bool = True
     """False: the node's uid, without its rights, for what writes into the node's own folders."""
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fornada.keeper import namespaces, separation
@@ -50,16 +51,21 @@ class Exit:
 
 def start(program: separation.Program) -> Started:
     """Forks a child that becomes `program`. Doesn't wait for it: see `Started.report`. Raises OSError."""
-    parent = os.getpid()
+    parent, behind = os.getpid(), program.behind
+    return fork(lambda report: separation.become(program, parent=parent, report=report), first=behind is not None and behind.own_pids)
+
+
+def fork(child: Callable[[int], object], *, first: bool) -> Started:
+    """Forks a child that calls `child` with the write end of its report, and never returns from there. It has all signals blocked; with
+    `first` it is process 1 of a pid namespace. Raises OSError."""
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(read_end, False)
     # A signal between fork and exec would run the keeper's handlers in the child, or be lost there.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        behind = program.behind
-        pid = forking.fork_first() if behind is not None and behind.own_pids else os.fork()
+        pid = forking.fork_first() if first else os.fork()
         if pid == 0:
-            separation.become(program, parent=parent, report=write_end)
+            child(write_end)
     except OSError:
         os.close(read_end)
         raise

@@ -18,6 +18,9 @@ class WallsConfig:
     first_uid: int = 0
     """Of `uids` that instances may have; 0: they have ours."""
     uids: int = 0
+    first_block: int = 0
+    """Of `blocks` blocks of uids (uid_blocks.BLOCK each), one for each zygote; 0: a zygote and all that it forks have our uid."""
+    blocks: int = 0
     own_users: bool = False
     """Each may have a user namespace inside its others."""
     cgroup_namespace: bool = False

@@ -10,7 +10,6 @@ view of files was made outside of its user namespace, and for whom that is so th
 again, nothing can be taken away to see what lies below.
 """
 
-import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -20,6 +19,7 @@ import signal
 from collections.abc import Sequence
 from typing import NoReturn
 
+from fornada.keeper.uid_blocks import Ids
 from fornada_sdk.sandbox import enter, identity, limits, mounts, seccomp, syscalls
 from fornada_sdk.sandbox.plan import Plan
 
@@ -27,21 +27,10 @@ CANT_EXIT = 127
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that the keeper or its interpreter handle or ignore."""
 REPORT_LONGEST = 1000
-BLOCK = 64
-"""Uids of one zygote: its own, which is 0 inside, and those of the instances that it forks."""
 KEPT_CAPABILITIES = frozenset({6, 7, 8, 12, 21, 31})
 """CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_NET_ADMIN, CAP_SYS_ADMIN: what a child's way behind its walls takes. CAP_SETFCAP: without
 it nobody may map root's uid into a further user namespace."""
 _PROC_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ids:
-    """What uid and gid 0, 1, 2 ... of the zygote's user namespace are in ours."""
-
-    first_uid: int
-    first_gid: int
-    count: int = BLOCK
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +79,7 @@ def _start(guarded: Guarded, planned: Sequence[int], report: int, keeper: int) -
         os.write(planned[index], b"0")
     halfway = enter.begin(dataclasses.replace(plan, cgroups=()), planned, parent=keeper)
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)
-    mounts.change_root(halfway.top)
+    mounts.seal(halfway.top)
     if plan.hostname:
         syscalls.sethostname(plan.hostname)
     _enter_users(guarded.ids)
@@ -112,9 +101,9 @@ def _enter_users(ids: Ids) -> None:
         try:
             os.close(tell)
             if os.read(told, 1):
-                for name, first in (("uid_map", ids.first_uid), ("gid_map", ids.first_gid)):
-                    with open(f"/proc/1/{name}", "w", encoding="ascii") as file:
-                        file.write(f"0 {first} {ids.count}")
+                # Where there is one alone it may be an ordinary user's, who may map it if nobody can change groups by it.
+                uids, gids = ((0, first, ids.count) for first in (ids.first_uid, ids.first_gid))
+                identity.map_ids("1", uids=[uids], gids=[gids], setgroups=ids.count > 1)
                 code = 0
         except OSError as error:
             code = error.errno or 1
@@ -126,8 +115,8 @@ def _enter_users(ids: Ids) -> None:
     os.close(told)
     code = os.waitstatus_to_exitcode(os.waitpid(helper, 0)[1])
     if code:
-        raise OSError(code, f"the zygote's uids can't be mapped: {os.strerror(code) if code > 0 else 'killed'}")
-    with contextlib.suppress(PermissionError):  # denied where only one gid is mapped, and then there are none to drop
+        raise OSError(abs(code), f"its uids can't be mapped: {os.strerror(code) if code > 0 else 'killed'}")
+    if ids.count > 1:
         os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)

@@ -52,7 +52,14 @@ class Keeper:
         """By pid, everything that isn't reaped."""
         self._named: dict[str, InstanceChild | BuildChild] = {}
         """Instances and builds, ended ones too until they are forgotten."""
-        self._hosts = Hosts(loop, kill_s=config.kill_s, start=self._host, started=self._register, ended=self._instance_ended)
+        self._hosts = Hosts(
+            loop,
+            kill_s=config.kill_s,
+            start=self._host,
+            started=self._register,
+            ended=self._instance_ended,
+            own_files=walls.own_files,
+        )
         self._phase = Phase.SERVING
         self._code = 0
         self._main = main(self)

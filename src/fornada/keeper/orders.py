@@ -12,6 +12,7 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 OPEN_FILES = 1024
 """Where an order doesn't say."""
 _SIGNAL_MOST = 64
+_SPARES_MOST = 32
 _FILES_MOST = 200
 """One message to a zygote or a host carries as many descriptors, and some of our own."""
 _CPUS_MOST = 4096
@@ -44,6 +45,8 @@ class Sandbox:
     """CPU seconds per second; 0 is no bound."""
     temporary_bytes: int = 64 * 1024 * 1024
     """Of its own /tmp, and as many of /dev/shm."""
+    lends: bool = False
+    """It is given further files once it runs, as descriptors: a list of files can't be kept to."""
     own_uid: bool = True
     """It gets a uid that nothing else has, where we may give one; WRITE files become its own. False: ours, without our rights."""
 
@@ -71,6 +74,24 @@ class Spawn:
     """Name of the process that it shares; empty: it gets one of its own."""
     outbound: bool = False
     """It gets an outbound channel."""
+    zygote: str = ""
+    """Name of the zygote to fork it from, if that can; empty: it is executed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Zygote:
+    """Have a zygote of that name, and so many spares; `command` starts it."""
+
+    zygote: str
+    command: Command
+    spares: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retire:
+    """That zygote is to end with its last instance."""
+
+    zygote: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +130,18 @@ def read_spawn(head: dict[str, Any]) -> Spawn:
     outbound = head.get("outbound", False)
     if not isinstance(outbound, bool) or (outbound and host):
         raise BadOrder("outbound must be true or false, and a process that is shared has none")
-    return Spawn(name_of(head, "instance"), _command(head), assignment, memo, host, outbound)
+    zygote = name_of(head, "zygote") if head.get("zygote") else ""
+    return Spawn(name_of(head, "instance"), _command(head), assignment, memo, host, outbound, zygote)
+
+
+def read_zygote(head: dict[str, Any]) -> Zygote:
+    """Raises BadOrder."""
+    return Zygote(name_of(head, "zygote"), _command(head), _whole(head, "spares", 0, most=_SPARES_MOST))
+
+
+def read_retire(head: dict[str, Any]) -> Retire:
+    """Raises BadOrder."""
+    return Retire(name_of(head, "zygote"))
 
 
 def read_build(head: dict[str, Any]) -> Build:
@@ -164,9 +196,9 @@ def _sandbox(table: dict[str, Any]) -> Sandbox:
     cpus = table.get("cpus", usual.cpus)
     if not isinstance(cpus, int | float) or isinstance(cpus, bool) or not 0 <= cpus <= _CPUS_MOST:
         raise BadOrder(f"sandbox.cpus must be a number from 0 to {_CPUS_MOST}")
-    own_uid = table.get("own_uid", usual.own_uid)
-    if not isinstance(own_uid, bool):
-        raise BadOrder("sandbox.own_uid must be true or false")
+    lends, own_uid = table.get("lends", usual.lends), table.get("own_uid", usual.own_uid)
+    if not isinstance(lends, bool) or not isinstance(own_uid, bool):
+        raise BadOrder("sandbox.lends and sandbox.own_uid must be true or false")
     try:
         network = Network(table.get("network", usual.network.value))
     except ValueError:
@@ -177,6 +209,7 @@ def _sandbox(table: dict[str, Any]) -> Sandbox:
         network=network,
         cpus=float(cpus),
         temporary_bytes=_whole(table, "temporary_bytes", usual.temporary_bytes, least=4096),
+        lends=lends,
         own_uid=own_uid,
     )
 

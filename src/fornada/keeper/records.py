@@ -119,8 +119,10 @@ class HostChild(Child):
 
     key = "host"
 
-    def __init__(self, name: str, started: Started, peer: Peer) -> None:
-        super().__init__(name, started)
+    def __init__(self, order: Spawn, started: Started, peer: Peer) -> None:
+        """`order` is that of its first member."""
+        super().__init__(order.host, started)
+        self.files = frozenset(order.command.sandbox.files)
         self.peer = peer
         """Over which members are given to it."""
         self.members: dict[str, Member] = {}

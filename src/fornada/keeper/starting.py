@@ -80,7 +80,7 @@ def start_runner(loop: Loop, walls: Walls, order: Spawn, *, null: int, lost: Los
     """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper; and what it is to be given with ASSIGN:
     the near end of its outbound channel, if it is to have one. Raises OSError."""
     with contextlib.ExitStack() as on_failure:
-        near, far = _outbound(on_failure) if order.outbound else ([], -1)
+        near, far = outbound(on_failure) if order.outbound else ([], -1)
         talk = converse(loop, lost=lost)
         on_failure.callback(talk.close)
         program = _runner(order.command, (null, talk.written, talk.written, talk.far.fileno()))
@@ -92,7 +92,7 @@ def start_runner(loop: Loop, walls: Walls, order: Spawn, *, null: int, lost: Los
     return child, near
 
 
-def _outbound(on_failure: contextlib.ExitStack) -> tuple[list[int], int]:
+def outbound(on_failure: contextlib.ExitStack) -> tuple[list[int], int]:
     """([near end], far end), with buffers as the kernel gives them: what waits there, a model has written. Raises OSError."""
     ends = [end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
     for end in ends:
@@ -111,7 +111,7 @@ def start_host(loop: Loop, walls: Walls, order: Spawn, talk: Conversation, *, nu
         program = _runner(order.command, (null, talk.written, talk.written, theirs.fileno()))
         started, enclosure = _start(walls, f"host {order.host}", program, order.command)
         on_failure.pop_all()
-        child = HostChild(order.host, started, peer)
+        child = HostChild(order, started, peer)
         child.enclosure = enclosure
         return child
 

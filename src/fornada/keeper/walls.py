@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import assert_never
 
@@ -23,10 +23,11 @@ from fornada.keeper.loop import Loop
 from fornada.keeper.orders import Command, Network, Sandbox
 from fornada.keeper.say import say
 from fornada.keeper.separation import Behind
+from fornada.keeper.uid_blocks import Block, Blocks, Ids
 from fornada_sdk.sandbox import syscalls
-from fornada_sdk.sandbox.plan import Access, Grant, Identity, Limits, Namespace, Plan, Users
+from fornada_sdk.sandbox.plan import Access, Grant, Identity, Landlock, Limits, Namespace, Plan, Users
 from fornada_sdk.sandbox.seccomp import Variant
-from fornada_sdk.sandbox.view import host_grants, open_view
+from fornada_sdk.sandbox.view import View, host_grants, open_more, open_view
 
 RETRY_S = 0.02
 """Between two tries to remove a group whose processes are dying."""
@@ -48,6 +49,9 @@ class Enclosure:
         self.group: Group | None = None
         self.view: LimitsView | None = None
         self.uid = 0
+        self.give_uid_back: Callable[[], None] = lambda: None
+        self.landlock: Landlock | None = None
+        """Of the first half, where it is a spare's."""
         self.memory_bytes = 0
         self.pid = 0
         """Outside; 0 until it is forked."""
@@ -84,6 +88,7 @@ class Walls:
         self._dying: list[Group] = []
         self._removing = False
         self._free = set(range(config.first_uid, config.first_uid + config.uids))
+        self._blocks = Blocks(config.first_block, config.blocks)
         self._keeper = os.pidfd_open(os.getpid())
         self._views = Path(config.run_dir) / VIEWS
         self._tree: Tree | None = None
@@ -120,6 +125,16 @@ class Walls:
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
         syscalls.mount("fornada", str(self._views), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, f"size={VIEWS_BYTES},mode=755")
 
+    @property
+    def own_files(self) -> bool:
+        """Children see a file system of their own."""
+        return self.level in (Level.FULL, Level.NAMESPACES)
+
+    @property
+    def may_share(self) -> bool:
+        """A process may be given files of a further instance. What Landlock took away it never gives back."""
+        return self.level is not Level.LANDLOCK
+
     def close(self) -> None:
         """At the end of the keeper, when all children have been reaped."""
         if self._tree is None:
@@ -131,46 +146,100 @@ class Walls:
 
     # ---- one child
 
-    def around(self, name: str, command: Command) -> Enclosure:
-        """What the child needs before it is forked. Raises OSError; nothing is left then."""
+    def around(self, name: str, command: Command, *, block: Block | None = None) -> Enclosure:
+        """What the child needs before it is forked; `block` is its zygote's. Raises OSError; nothing is left then."""
         enclosure = Enclosure(name, self)
-        try:
-            self._build(enclosure, command)
-        except (OSError, CgroupError) as error:
-            enclosure.release()
-            raise error if isinstance(error, OSError) else OSError(0, _text(error)) from None
+        with _released_on_failure(enclosure):
+            self._build(enclosure, command, block)
         self._live[name] = enclosure
         return enclosure
 
-    def _build(self, enclosure: Enclosure, command: Command) -> None:
-        if self.level is Level.NONE:
-            return
+    def around_spare(self, name: str, command: Command) -> Enclosure:
+        """The first half, for a spare of the zygote that has this command. Raises OSError; nothing is left then."""
+        enclosure = Enclosure(name, self)
+        with _released_on_failure(enclosure):
+            shown = self._shown(command.sandbox, {})
+            enclosure.landlock = shown.landlock
+            plan = Plan(namespaces=self._namespaces(Network.NONE), root=shown.root)
+            enclosure.behind = Behind(plan, shown.descriptors, self._keeper)
+        return enclosure
+
+    def complete(self, enclosure: Enclosure, name: str, command: Command, *, beside: Sandbox, block: Block) -> None:
+        """The second half: the spare becomes this child, which sees more than what the first half shows, `beside`. Raises OSError;
+        the spare is good for nothing then."""
+        enclosure.name = name
+        with _released_on_failure(enclosure):
+            files = [grant for grant in command.sandbox.files if grant not in beside.files]
+            shown = open_more(files, over=self._view(enclosure, command))
+            grants = (*(enclosure.landlock.grants if enclosure.landlock is not None else ()), *shown.landlock.grants)
+            self._apart(enclosure, command, View(shown.root, shown.descriptors, Landlock(grants)), block)
+        self._live[name] = enclosure
+
+    def block(self) -> Block | None:
+        """Uids for a zygote; None where there are no walls. Raises OSError."""
+        match self.level:
+            case Level.FULL | Level.NAMESPACES if self._config.own_users and self._config.blocks:
+                return self._blocks.take()
+            case Level.FULL | Level.NAMESPACES if self._config.own_users and os.geteuid() != 0:
+                return Block(Ids(os.geteuid(), os.getegid(), 1))
+            case Level.NONE:
+                return None
+            case _:
+                # At this level what a process can reach is narrowed and never widened: a zygote that has to give its children the
+                # files of models would have to reach them all itself, while it imports packages.
+                raise OSError(0, f"at isolation {self.level} there are no zygotes")
+
+    def free_block(self, block: Block) -> None:
+        if not block.shared:
+            self._blocks.give_back(block)
+
+    def _build(self, enclosure: Enclosure, command: Command, block: Block | None) -> None:
+        match self.level:
+            case Level.NONE:
+                return
+            case Level.LANDLOCK:
+                identity = self._identity(enclosure, command.sandbox, None)
+                enclosure.memory_bytes = command.limits.memory_bytes
+                enclosure.behind = Behind(self._plan_on_the_host(command.sandbox, command.limits, identity), (), self._keeper)
+            case Level.FULL | Level.NAMESPACES if command.sandbox.network is Network.HOST and self._config.landlock:
+                self._linking(enclosure, command)
+            case Level.FULL | Level.NAMESPACES:
+                shown = self._shown(command.sandbox, self._view(enclosure, command))
+                self._apart(enclosure, command, shown, block)
+            case _:
+                assert_never(self.level)
+
+    def _linking(self, enclosure: Enclosure, command: Command) -> None:
+        """For tools that link what they have fetched into what they make: between two mounts of a root of their own they would have to
+        copy it. So they see the host's files, of which Landlock leaves them theirs."""
+        enclosure.memory_bytes = command.limits.memory_bytes
+        plan = self._plan_on_the_host(command.sandbox, command.limits, self._identity(enclosure, command.sandbox, None))
+        joins = self._grouped(enclosure, command)
+        namespaces = frozenset({Namespace.IPC, Namespace.HOSTNAME})
+        plan = dataclasses.replace(plan, namespaces=namespaces, cgroups=tuple(range(len(joins))), hostname=HOST_NAME)
+        enclosure.behind = Behind(plan, tuple(joins), self._keeper)
+
+    def _grouped(self, enclosure: Enclosure, command: Command) -> list[int]:
+        """A cgroup of its own, where there are any: descriptors to join it by."""
+        if self._tree is None:
+            return []
+        bounds = Bounds(memory_bytes=command.limits.memory_bytes, cpus=command.sandbox.cpus, pids=command.limits.processes)
+        enclosure.group = group = self._tree.create(enclosure.name, bounds)
+        if group.oom >= 0:
+            self._loop.watch(group.oom, lambda: self._out_of_memory(enclosure), group.oom_events)
+        return group.joins()
+
+    def _shown(self, sandbox: Sandbox, over: dict[str, str]) -> View:
+        size = sandbox.temporary_bytes
+        return open_view(sandbox.files, python=sandbox.python, over=over, temporary_bytes=size, shared_bytes=size)
+
+    def _apart(self, enclosure: Enclosure, command: Command, shown: View, block: Block | None) -> None:
+        """In namespaces of its own. `shown` becomes the enclosure's."""
         sandbox, limits = command.sandbox, command.limits
         enclosure.memory_bytes = limits.memory_bytes
-        identity = self._identity(enclosure, sandbox)
-        if self.level is Level.LANDLOCK:
-            enclosure.behind = Behind(self._plan_on_the_host(sandbox, limits, identity), (), self._keeper)
-            return
-        joins: list[int] = []
-        if self._tree is not None:
-            bounds = Bounds(memory_bytes=limits.memory_bytes, cpus=sandbox.cpus, pids=limits.processes)
-            enclosure.group = group = self._tree.create(enclosure.name, bounds)
-            if group.oom >= 0:
-                self._loop.watch(group.oom, lambda: self._out_of_memory(enclosure), group.oom_events)
-            joins = group.joins()
-        try:
-            view = self._view(enclosure, command)
-            shown = open_view(
-                sandbox.files,
-                python=sandbox.python,
-                over=view,
-                temporary_bytes=sandbox.temporary_bytes,
-                shared_bytes=sandbox.temporary_bytes,
-            )
-        except BaseException:
-            for descriptor in joins:
-                os.close(descriptor)
-            raise
+        enclosure.behind = Behind(Plan(), shown.descriptors, self._keeper)  # whatever fails from here on closes them
+        identity = self._identity(enclosure, sandbox, block)
+        joins = self._grouped(enclosure, command)
         descriptors = (*shown.descriptors, *joins)
         plan = Plan(
             cgroups=tuple(range(len(shown.descriptors), len(descriptors))),
@@ -181,7 +250,7 @@ class Walls:
             identity=identity,
             users=Users() if self._config.own_users else None,
             limits=self._rlimits(limits, own_count=identity is not None or self._config.own_users),
-            landlock=shown.landlock if self._config.landlock else None,
+            landlock=shown.landlock if self._config.landlock and not sandbox.lends else None,
             seccomp=_VARIANTS[sandbox.network],
         )
         enclosure.behind = Behind(plan, descriptors, self._keeper)
@@ -199,18 +268,24 @@ class Walls:
             seccomp=Variant.HOST if online else confined,
         )
 
-    def _identity(self, enclosure: Enclosure, sandbox: Sandbox) -> Identity | None:
-        if not self._config.uids or not sandbox.own_uid:
+    def _identity(self, enclosure: Enclosure, sandbox: Sandbox, block: Block | None) -> Identity | None:
+        """As its user namespace calls it: ours, or its zygote's."""
+        if not sandbox.own_uid or (block.shared if block is not None else not self._config.uids):
             return None
-        if not self._free:
+        if block is not None:
+            inside = block.take()
+            enclosure.uid, enclosure.give_uid_back = block.ids.first_uid + inside, lambda: block.give_back(inside)
+        elif not self._free:
             raise OSError(0, f"all {self._config.uids} uids that instances may have are in use")
-        enclosure.uid = min(self._free)
-        self._free.remove(enclosure.uid)
+        else:
+            inside = enclosure.uid = min(self._free)
+            self._free.remove(inside)
+            enclosure.give_uid_back = lambda: self._free.add(inside)
         for grant in sandbox.files:
             if grant.access is Access.WRITE:
                 # Not followed: what lies there may be a model's.
                 os.chown(grant.path, enclosure.uid, enclosure.uid, follow_symlinks=False)
-        return Identity(enclosure.uid, enclosure.uid)
+        return Identity(inside, inside)
 
     def _rlimits(self, limits: Limits, *, own_count: bool) -> Limits:
         """A group bounds memory and processes better: private memory alone isn't all, and rlimits count a uid's processes together."""
@@ -242,9 +317,8 @@ class Walls:
         """For the enclosure."""
         if self._live.get(enclosure.name) is enclosure:
             del self._live[enclosure.name]
-        if enclosure.uid:
-            self._free.add(enclosure.uid)
-            enclosure.uid = 0
+        enclosure.give_uid_back()
+        enclosure.uid, enclosure.give_uid_back = 0, lambda: None
         if enclosure.view is not None:
             with contextlib.suppress(OSError):
                 enclosure.view.close()
@@ -323,6 +397,16 @@ class Walls:
             enclosure.over_memory = True
             enclosure.end()
         self._loop.later(memory_watch.next_look_s(samples), self._watch_memory)
+
+
+@contextlib.contextmanager
+def _released_on_failure(enclosure: Enclosure) -> Iterator[None]:
+    """Makes every failure an OSError."""
+    try:
+        yield
+    except (OSError, CgroupError) as error:
+        enclosure.release()
+        raise error if isinstance(error, OSError) else OSError(0, _text(error)) from None
 
 
 _VARIANTS = {Network.NONE: Variant.USUAL, Network.LOOPBACK: Variant.NETWORK, Network.HOST: Variant.HOST}

@@ -12,12 +12,12 @@ import contextlib
 import enum
 import os
 
-from fornada.keeper import guard
 from fornada.keeper.children import Started
 from fornada.keeper.loop import Timer
 from fornada.keeper.orders import Spawn, Zygote
 from fornada.keeper.peer import Peer
 from fornada.keeper.records import Child, InstanceChild
+from fornada.keeper.uid_blocks import Block
 from fornada.keeper.walls import Enclosure
 
 
@@ -29,25 +29,6 @@ class ZygoteState(enum.Enum):
     UNFIT = "unfit"
     """It forks nothing (any more)."""
     ENDED = "ended"
-
-
-class Block:
-    """The uids of one zygote: number 0 is its own, each of the others one instance's."""
-
-    def __init__(self, ids: guard.Ids) -> None:
-        self.ids = ids
-        self._free = set(range(1, ids.count))
-
-    def take(self) -> int:
-        """The lowest that is free, as it is called inside. Raises OSError."""
-        if not self._free:
-            raise OSError(0, f"all {self.ids.count - 1} uids of its zygote are in use")
-        inside = min(self._free)
-        self._free.remove(inside)
-        return inside
-
-    def give_back(self, inside: int) -> None:
-        self._free.add(inside)
 
 
 class Fork:
@@ -65,6 +46,10 @@ class Fork:
         """-1 before FORKED."""
         self.outer = 0
         self.instance: ForkedChild | None = None
+        self.due = 0
+        """A signal that it gets as soon as it is there."""
+        self.closing = False
+        """It is to end: no spare any more, and its end is no surprise."""
         self.patience: Timer | None = None
 
     def release(self) -> None:
@@ -102,6 +87,8 @@ class ZygoteChild(Child):
         self.forks: dict[str, Fork] = {}
         """That haven't gone, by name, the oldest first."""
         self.spares_wanted = order.spares
+        self.spares_lost = 0
+        """In a row, unused."""
         self.retiring = False
         self.patience: Timer | None = None
 
@@ -116,7 +103,7 @@ class ZygoteChild(Child):
 
     @property
     def spares(self) -> list[Fork]:
-        return [fork for fork in self.forks.values() if fork.instance is None]
+        return [fork for fork in self.forks.values() if fork.instance is None and not fork.closing]
 
 
 class ForkedChild(InstanceChild):

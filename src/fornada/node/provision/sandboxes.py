@@ -9,14 +9,16 @@ from fornada.core.ports import Access, Network, Sandbox
 _SEPARATORS = ",;: \n"
 """Of lists in variables, as uv and the system read them."""
 _TEMPORARY_BYTES = 1024**3
+CACHES = ("UV_CACHE_DIR", "npm_config_cache")
+"""The operator may share them with other programs of his."""
 
 
 def of_tool(env: Mapping[str, str], *, data_dir: Path, programs: Iterable[str], python: str = "") -> Sandbox:
-    """uv and npm: the data directory (packages are linked from the cache into environments, which one mount must hold), the
-    programs' own folders, what the variables name, and the network."""
-    read = [*programs, *_named(env)]
+    """uv and npm: the data directory and the caches, the programs' own folders, what the variables name, and the network."""
+    write = dict.fromkeys([str(data_dir), *(env[name] for name in CACHES if name in env)])
+    read = [path for path in (*programs, *_named(env)) if not any(_below(path, folder) for folder in write)]
     return Sandbox(
-        files=[*((path, Access.READ) for path in read if not _below(path, data_dir)), (str(data_dir), Access.WRITE)],
+        files=[*((path, Access.READ) for path in read), *((path, Access.WRITE) for path in write)],
         python=python,
         network=Network.HOST,
         temporary_bytes=_TEMPORARY_BYTES,
@@ -56,5 +58,5 @@ def _named(env: Mapping[str, str]) -> list[str]:
     return list(found)
 
 
-def _below(path: str, folder: Path) -> bool:
+def _below(path: str, folder: str) -> bool:
     return path == str(folder) or path.startswith(f"{folder}/")
