@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import select
 import signal
 import socket
 import sys
@@ -22,7 +23,9 @@ from fornada_sdk.runner.main import ASSIGNMENT_BYTES, begin
 from fornada_sdk.sandbox import enter, limits, plan, plan_json, syscalls
 from fornada_sdk.sandbox.enter import EnterFailed
 from fornada_sdk.sandbox.plan import BadPlan
-from fornada_sdk.wire.channel import Channel, Message
+from fornada_sdk.wire.channel import Channel, ChannelClosed, Message
+from fornada_sdk.wire.framing import ProtocolError
+from fornada_sdk.wire.messages import Kind
 
 FAILED_EXIT = 127
 LOST_EXIT = 70
@@ -39,11 +42,19 @@ def become(order: Mapping[str, Any], descriptors: Sequence[int], *, zygote: int)
     """`descriptors` are FORK's: /dev/null, output, channel, report, then the plan's. `zygote` is the parent's pidfd. Never returns."""
     null, output, channel, report, *planned = descriptors
     _place((null, output, output, channel, report, zygote, *planned))
-    messages: list[Message] | None = None
+    os.umask(0o022)
     keeper = Channel(_channel(), queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=DESCRIPTORS)
+    given = range(FIRST_FD, FIRST_FD + len(planned))
+    messages: list[Message] = []
     try:
-        mine = range(FIRST_FD, FIRST_FD + len(planned))
-        _wall_in(order, mine)
+        if order["spare"]:
+            order, messages = _wait_for_a_model(order, given, keeper)
+        elif order["apart"]:
+            enter.enter(plan_json.load(order["plan"]), given, parent=ZYGOTE_FD)
+        else:
+            os.setsid()
+            syscalls.die_with_parent()
+            limits.apply(plan.Limits(**order["limits"]))
         os.chdir(order["cwd"])
     except (EnterFailed, BadPlan, OSError) as error:
         os.write(REPORT_FD, str(error).encode(errors="replace")[:REPORT_LONGEST])
@@ -55,14 +66,25 @@ def become(order: Mapping[str, Any], descriptors: Sequence[int], *, zygote: int)
     begin(keeper, messages)
 
 
-def _wall_in(order: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    os.umask(0o022)
-    if order["apart"]:
-        enter.enter(plan_json.load(order["plan"]), descriptors, parent=ZYGOTE_FD)
-    else:
-        os.setsid()
-        syscalls.die_with_parent()
-        limits.apply(plan.Limits(**order["limits"]))
+def _wait_for_a_model(order: Mapping[str, Any], descriptors: Sequence[int], keeper: Channel) -> tuple[dict[str, Any], list[Message]]:
+    """TAKE's fields, and the messages that came behind it. Nothing of the model's runs before its walls stand."""
+    halfway = enter.begin(plan_json.load(order["plan"]), descriptors, parent=ZYGOTE_FD)
+    with contextlib.suppress(OSError):
+        syscalls.set_name("fornada-spare")
+    poller = select.poll()
+    poller.register(keeper.fileno(), select.POLLIN)
+    messages: list[Message] = []
+    while not messages:
+        poller.poll()
+        try:
+            messages.extend(keeper.receive())
+        except (ChannelClosed, ProtocolError):
+            os._exit(LOST_EXIT)
+    taken, *others = messages
+    if taken.kind != Kind.TAKE:
+        os._exit(LOST_EXIT)
+    enter.complete(halfway, plan_json.load(taken.head["plan"]), taken.descriptors, parent=ZYGOTE_FD)
+    return taken.head, others
 
 
 def _channel() -> socket.socket:

@@ -11,10 +11,12 @@ runs the packages of the environment, so the keeper takes all that it says for a
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
 import select
+import signal
 import socket
 import sys
 import time
@@ -169,7 +171,9 @@ class Zygote:
         self._keeper.send(Kind.FORKED, {"name": name}, [os.dup(pidfd)])
 
     def _forget(self, pidfd: int) -> None:
-        del self._pidfds[pidfd]
+        """What it started and left behind goes, where it had no pid namespace of its own: that number is still its group's."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._pidfds.pop(pidfd), signal.SIGKILL)
         self._epoll.unregister(pidfd)
         os.close(pidfd)
 

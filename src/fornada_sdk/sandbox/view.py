@@ -61,19 +61,21 @@ def open_view(
     with contextlib.ExitStack() as on_failure:
         making = _Making(on_failure)
         making.system(uid, gid, temporary_bytes, shared_bytes)
-        for path, source in over.items():
-            making.attach(path, Access.READ, source=source)
-        for path in interpreter(python) if python else ():
-            making.attach(path, Access.READ)
-        for grant in sorted(files, key=lambda grant: grant.path.rstrip("/").count("/")):  # a folder before what lies in it
-            making.attach(grant.path, grant.access)
+        making.add([*(Grant(path, Access.READ) for path in (interpreter(python) if python else ())), *files], over)
         on_failure.pop_all()
     # Not "/": should the child ever come to hold something of the host's root, this is what still keeps it out.
-    grants = [Grant(entry.path, Access.READ) for entry in making.entries if isinstance(entry, Attached)]
-    grants += [Grant("/etc", Access.READ), Grant("/dev", Access.USE), Grant("/proc", Access.USE)]
-    grants += [Grant("/tmp", Access.WRITE), Grant("/dev/shm", Access.WRITE)]
-    grants += [grant for grant in files if grant.access is not Access.READ]
+    grants = [Grant("/etc", Access.READ), Grant("/dev", Access.USE), Grant("/proc", Access.USE)]
+    grants += [Grant("/tmp", Access.WRITE), Grant("/dev/shm", Access.WRITE), *_grants(making, files)]
     return View(Root(tuple(making.entries)), tuple(making.descriptors), Landlock(tuple(grants)))
+
+
+def open_more(files: Sequence[Grant], *, over: Mapping[str, str]) -> View:
+    """What is added to a root that was begun with `open_view`'s: its `landlock` is of this alone. Raises OSError, as that does."""
+    with contextlib.ExitStack() as on_failure:
+        making = _Making(on_failure)
+        making.add(files, over)
+        on_failure.pop_all()
+    return View(Root(tuple(making.entries)), tuple(making.descriptors), Landlock(_grants(making, files)))
 
 
 def host_grants(files: Sequence[Grant], *, python: str = "") -> Landlock:
@@ -110,6 +112,11 @@ def _configured(python: str) -> list[str]:
     return []
 
 
+def _grants(making: _Making, files: Sequence[Grant]) -> tuple[Grant, ...]:
+    attached = (Grant(entry.path, Access.READ) for entry in making.entries if isinstance(entry, Attached))
+    return (*attached, *(grant for grant in files if grant.access is not Access.READ))
+
+
 class _Making:
     """Entries and descriptors as they come together."""
 
@@ -128,6 +135,12 @@ class _Making:
         self._on_failure.callback(os.close, descriptor)
         self.entries.append(Attached(path, len(self.descriptors)))
         self.descriptors.append(descriptor)
+
+    def add(self, files: Sequence[Grant], over: Mapping[str, str]) -> None:
+        for path, source in over.items():
+            self.attach(path, Access.READ, source=source)
+        for grant in sorted(files, key=lambda grant: grant.path.rstrip("/").count("/")):  # a folder before what lies in it
+            self.attach(grant.path, grant.access)
 
     def system(self, uid: int, gid: int, temporary_bytes: int, shared_bytes: int) -> None:
         for path in (*_SYSTEM, *_ETC, *_MACHINE):
