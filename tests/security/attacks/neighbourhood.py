@@ -35,6 +35,7 @@ SPIN = "spin"
 SAMPLES, ROUNDS, TURN_S = 250, 4, 6.0
 """A turn ends after either; where a neighbour suffers much, the time comes first."""
 RATIO_MOST = 1.5
+PAUSE_S = 0.1
 WORK = "def handle_request(request, context):\n    return sum(range(150_000))\n"
 SPINNING = """
 import os, signal, time
@@ -135,7 +136,7 @@ class Attacker:
             answer = self._node.run(self._name, self._payload, timeout_s=30)
             self.answers.append((answer.status, *_words(answer)))
             if answer.status != 200:
-                self._node.act(self._name, "reset")
+                self._over.wait(PAUSE_S)  # a caller who is refused asks again, as often as that is of use
 
 
 def _words(answer: Response) -> tuple[int, str]:
