@@ -65,9 +65,10 @@ class Hosts:
             talk = converse(self._loop, lost=lambda broke, why: self._member_lost(member, broke, why), left=lambda: self._left(member))
             on_failure.callback(talk.close)
             host = self._open.get(order.host)
+            # What can't be lent is found out before there is a process that nobody would be a member of.
+            lent = self._lend(order, host, on_failure) if host is not None else []
             if host is None:
                 host = self._begin(order, talk)
-            lent = self._lend(order, host, on_failure)
             on_failure.pop_all()
         member = Member(order, host, talk.peer, talk.output)
         host.members[member.name] = member
