@@ -108,6 +108,7 @@ class Instance:
         scratch: str = "",
         load_attempt: int = 1,
         load_count: int = 1,
+        pid: int = 0,
         log: LogSink = _log_to_stderr,
         progress: ProgressSink = _no_progress,
     ) -> None:
@@ -121,7 +122,7 @@ class Instance:
         self.load_count = load_count
         self.log = Log(log)
         self.progress = progress
-        self.pid = outer_pid()
+        self.pid = pid or outer_pid()
         self._scratch = scratch
 
     def scratch(self) -> Path:

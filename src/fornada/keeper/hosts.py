@@ -73,7 +73,8 @@ class Hosts:
         member = Member(order, host, talk.peer, talk.output)
         host.members[member.name] = member
         # A host that has just died loses its channel here: its end is told like that of any other.
-        host.peer.send(Kind.JOIN, {**order.assignment, "lent": [path for path, _ in lent]}, [*talk.given_away(), *(end for _, end in lent)])
+        head = {**order.assigned(host.outer), "lent": [path for path, _ in lent]}
+        host.peer.send(Kind.JOIN, head, [*talk.given_away(), *(end for _, end in lent)])
         return member
 
     def _lend(self, order: Spawn, host: HostChild, on_failure: contextlib.ExitStack) -> list[tuple[str, int]]:

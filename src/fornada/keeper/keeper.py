@@ -223,7 +223,7 @@ class Keeper:
             self._loop, self._walls, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why)
         )
         self._register(runner)
-        runner.peer.send(Kind.ASSIGN, order.assignment, near)
+        runner.peer.send(Kind.ASSIGN, order.assigned(runner.outer), near)
         return runner
 
     def _host(self, order: orders.Spawn, talk: Conversation, lost: Lost) -> HostChild:

@@ -77,6 +77,10 @@ class Spawn:
     zygote: str = ""
     """Name of the zygote to fork it from, if that can; empty: it is executed."""
 
+    def assigned(self, outer: int) -> dict[str, Any]:
+        """The assignment of a process that doesn't know what it is called outside."""
+        return {**self.assignment, "pid": outer}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Zygote:

@@ -102,7 +102,7 @@ def give_to(walls: Walls, zygote: ZygoteChild, spare: Fork, order: Spawn) -> For
     child.from_spare = True
     spare.instance = child
     spare.peer.send(Kind.TAKE, head, planned)
-    spare.peer.send(Kind.ASSIGN, order.assignment, near)
+    spare.peer.send(Kind.ASSIGN, order.assigned(spare.outer), near)
     return child
 
 

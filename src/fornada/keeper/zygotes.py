@@ -216,7 +216,7 @@ class Zygotes:
 
     def _see_whether_it_is_up(self, fork: Fork) -> None:
         child = fork.instance
-        if child is None or fork.pidfd < 0 or fork.report >= 0 or child.life is not Life.STARTING:
+        if child is None or not fork.outer or fork.report >= 0 or child.life is not Life.STARTING:
             return
         if fork.patience is not None:
             fork.patience.cancel()

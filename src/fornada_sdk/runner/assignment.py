@@ -56,6 +56,8 @@ class Assignment(NamedTuple):
     network: Sequence[str] = ()
     """resources.network: the host:port pairs that it may reach. Where there are any, the runner's end of the outbound channel comes with
     ASSIGN."""
+    pid: int = 0
+    """What the operator calls the process; 0: it looks for itself."""
     host: str = ""
     """Name of the process that it shares with others; empty: it has one of its own."""
 
@@ -90,7 +92,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(["instance", "model", "engine", "folder", "version", "account", "entry", "scratch", "task"], str),
     **dict.fromkeys(["device_id", "device_kind", "example", "release", "host"], str),
     **dict.fromkeys(["memory_bytes", "threads", "device_memory_bytes", "concurrency", "max_batch", "max_body"], int),
-    **dict.fromkeys(["load_attempt", "load_count"], int),
+    **dict.fromkeys(["load_attempt", "load_count", "pid"], int),
     "max_wait_ms": (int, float),
     **dict.fromkeys(["artifacts", "settings", "command", "tensors"], dict),
     "network": list,

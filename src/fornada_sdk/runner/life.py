@@ -48,6 +48,7 @@ class Life:
             scratch=assignment.scratch,
             load_attempt=assignment.load_attempt,
             load_count=assignment.load_count,
+            pid=assignment.pid,
             log=output.log,
             progress=self._progress,
         )

@@ -53,6 +53,7 @@ class Member:
             scratch=assignment.scratch,
             load_attempt=assignment.load_attempt,
             load_count=assignment.load_count,
+            pid=assignment.pid,
             log=self.output.log,
         )
         keeper = Channel(socket.socket(fileno=channel), queue_bytes=0, body_bytes=65536, descriptors=8)
