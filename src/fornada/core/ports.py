@@ -170,7 +170,7 @@ class OperationsPort(Protocol):
     async def reset(self, name: ModelName) -> ModelView: ...
 
     def why(self, name: ModelName) -> Mapping[str, Any]:
-        """Why it is (not) loaded: {"model","state","summary","queue","last_failure","residents","devices", ...}."""
+        """Why it is (not) loaded: {"model","state","since","summary","queue","last_failure","residents","devices", ...}."""
 
     def logs(self, name: ModelName, *, follow: bool, last: int) -> AsyncIterator[LogLine]: ...
 
@@ -272,6 +272,8 @@ class ExitStatus(msgspec.Struct, frozen=True):
     signal: int | None
     max_rss_bytes: int = 0
     cpu_s: float = 0.0
+    over_memory: bool = False
+    """It was ended because it, and what it started, held more than its bound."""
 
 
 class ProcessPort(Protocol):

@@ -298,7 +298,7 @@ class KeeperClient:
         self.keeper_pid = int(head["keeper_pid"])
         self.main_pid = int(head["main_pid"])
         self.control_pid = int(head["control_pid"])
-        self.isolation = str(head["isolation"])
+        self.isolation = str(head.get("isolation", "none"))
         self.listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         for listener in self.listeners:
             listener.setblocking(False)
@@ -352,7 +352,11 @@ class KeeperClient:
     def _exited(self, head: Mapping[str, Any]) -> None:
         self._count(1)
         status = ExitStatus(
-            code=head["status"], signal=head["signal"], max_rss_bytes=int(head["max_rss_bytes"]), cpu_s=float(head["cpu_s"])
+            code=head["status"],
+            signal=head["signal"],
+            max_rss_bytes=int(head["max_rss_bytes"]),
+            cpu_s=float(head["cpu_s"]),
+            over_memory=bool(head.get("over_memory")),
         )
         if "instance" in head:
             process = self._processes.get(str(head["instance"]))

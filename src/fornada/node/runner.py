@@ -245,7 +245,9 @@ def _is_duration(value: object) -> bool:
 
 def describe_end(status: ExitStatus, *, last_line: str) -> str:
     """How a process ended, for people."""
-    if status.signal is not None:
+    if status.over_memory:
+        how = "ended because it used more memory than it may: raise [resources] memory in model.toml"
+    elif status.signal is not None:
         try:
             how = f"ended by {signal.Signals(status.signal).name}"
         except ValueError:
