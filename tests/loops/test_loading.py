@@ -1,6 +1,7 @@
 """From nothing to an answer: one load for everybody, no load lost, every failure told."""
 
 import asyncio
+from datetime import datetime
 
 import pytest
 
@@ -78,6 +79,27 @@ async def test_ready_means_that_the_warm_up_has_passed():
         assert (world.state(), world.node.view(A).progress) == ("pending", {"phase": "warming", "text": "warm-up", "fraction": None})
         await world.until_state("ready")
         assert now() - began == pytest.approx(5.0, abs=0.1)
+
+
+@virtual
+async def test_why_tells_since_when_a_model_is_as_it_is():
+    async with World() as world:
+        world.put(behaviour=Behaviour(load_s=5.0))
+        began = world.node.why(A)["since"]
+        await asyncio.sleep(10.0)
+        assert world.node.why(A)["since"] == began, "nothing has changed"
+        asked = world.ask(echo=1)
+        await asyncio.sleep(3.0)
+        pending = world.node.why(A)
+        assert pending["state"] == "pending" and seconds(began, pending["since"]) == pytest.approx(10.0, abs=0.5)
+        await asked.result()
+        await asyncio.sleep(30.0)
+        ready = world.node.why(A)
+        assert ready["state"] == "ready" and seconds(began, ready["since"]) == pytest.approx(15.0, abs=1.0)
+
+
+def seconds(one: str, other: str) -> float:
+    return (datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds()
 
 
 @virtual

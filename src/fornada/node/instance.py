@@ -11,7 +11,7 @@ from typing import Any, Protocol, assert_never
 
 from fornada.core.errors import Busy, Conflict, DeadlinePassed, FornadaError, RunnerDied, Unavailable
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, step
+from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, outside, step
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
@@ -58,6 +58,8 @@ class Instance:
         self._site = site
         terms = Terms(load_timeout_s=spec.serving.load_timeout_s, kill_s=site.settings.kill_s, backoff_s=site.settings.backoff_s)
         self.life = ModelLife(terms)
+        self.since = site.now()
+        """When it came into its state, as people see states."""
         self.intake = Intake(self, model=home.name, serving=spec.serving, site=site)
         self.submit = self.intake.submit
         self.runner: Runner | None = None
@@ -201,7 +203,10 @@ class Instance:
         self._stepping = True
         try:
             while self._events:
+                before = outside(self.life.state)
                 self.life, commands = step(self.life, self._events.popleft())
+                if outside(self.life.state) != before:
+                    self.since = self._site.now()
                 for command in commands:
                     self._carry_out(command)
         finally:

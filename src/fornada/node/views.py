@@ -53,6 +53,7 @@ def why(model: Model, site: Site) -> dict[str, Any]:
         "model": model.name,
         "version": current.version.digest,
         "state": outside(current.state),
+        "since": rfc3339(site.clock.wall() - (now - current.since)),
         "step": current.state.value,
         "summary": summary(model, site),
         "pinned": model.pinned,
