@@ -51,9 +51,10 @@ def _progress(found: Table) -> list[str]:
 
 def _failure(found: Table) -> list[str]:
     failure = _table(found, "last_failure")
-    lines = _text(failure.get("reason"))
-    if not lines:
+    reason = failure.get("reason")
+    if not isinstance(reason, str) or not reason:
         return []
+    lines = [] if reason in str(found.get("summary")) else [reason]
     when = failure.get("time")
     failures, crashes = failure.get("failures"), failure.get("crashes")
     facts = [
@@ -63,7 +64,7 @@ def _failure(found: Table) -> list[str]:
     ]
     if any(facts):
         lines.append(", ".join(filter(None, facts)))
-    if failure.get("last_line") and failure["last_line"] not in lines[0]:
+    if failure.get("last_line") and failure["last_line"] not in reason:
         lines.append(f"its last words: {failure['last_line']}")
     return lines
 

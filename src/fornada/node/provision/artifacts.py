@@ -61,6 +61,8 @@ class Artifacts:
         self._files = files
         self._proxies = variables.proxies()
         self._outbound = outbound
+        self._shipped: set[str] = set()
+        """Sources that came with the node: they are asked wherever they lie, as a network may have copies of public hosts."""
         self._disk = disk
         self._log = log
         self._mirror_url = settings.mirror.rstrip("/") if urlsplit(settings.mirror).scheme in ("http", "https") else ""
@@ -69,8 +71,11 @@ class Artifacts:
         self._mirror_turn = asyncio.Lock()  # files of a mirror are hashed once, not once for each artifact asked for
         self.flights: Flights[Path] = Flights()
 
-    async def ensure(self, artifact: ArtifactSpec, interpreter: Interpreter, progress: ProgressSink) -> Path:
-        """The file in the store, intact. Raises LoadFailed with what each source said, DiskFull."""
+    async def ensure(self, artifact: ArtifactSpec, interpreter: Interpreter, progress: ProgressSink, *, shipped: bool = False) -> Path:
+        """The file in the store, intact. `shipped`: its sources came with the node, from nobody who deploys. Raises LoadFailed with what
+        each source said, DiskFull."""
+        if shipped:
+            self._shipped.update(artifact.source)
         path = await self.contents.find(artifact.sha256)
         if path:
             return path
@@ -185,7 +190,7 @@ class Artifacts:
         """`named` is what the operator has named himself: that place is asked wherever it lies."""
         if offline:
             raise SourceFailed("not asked: [provision] offline is set")
-        outbound = self._outbound.and_also(_place(named)) if named else self._outbound
+        outbound = self._outbound.and_also(_place(named)) if named else None if url in self._shipped else self._outbound
         part = self._part(artifact)
 
         async def room(count: int) -> None:

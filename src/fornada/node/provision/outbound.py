@@ -53,9 +53,9 @@ class Proxies:
 
 
 class CheckedTransport(httpx.AsyncBaseTransport):
-    """Sends a request to an address that `outbound` permits. Raises AddressRefused, and httpx's errors."""
+    """Sends a request to an address that `outbound` permits; None: to any. Raises AddressRefused, and httpx's errors."""
 
-    def __init__(self, outbound: Outbound, proxies: Proxies, *, look_up: LookUp | None = None) -> None:
+    def __init__(self, outbound: Outbound | None, proxies: Proxies, *, look_up: LookUp | None = None) -> None:
         self._outbound = outbound
         self._proxies = proxies
         self._look_up = look_up or _look_up
@@ -101,12 +101,16 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectTimeout(f"no address was found for {wanted.host} within {LOOK_UP_S:g} s") from None
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError(f"no address is known for {wanted.host}: {getattr(error, 'strerror', None) or error}") from None
+        if self._outbound is None:
+            return found[:MOST_ADDRESSES]
         verdict = self._outbound.judge(wanted, list(dict.fromkeys(found)))
         if not isinstance(verdict, Permitted):
             raise _refused(wanted)
         return list(verdict.addresses[:MOST_ADDRESSES])
 
     def _check_unresolved(self, wanted: Place) -> None:
+        if self._outbound is None:
+            return
         last = wanted.host.rpartition(".")[2]
         if ":" in wanted.host or last.isdecimal():
             private = not isinstance(self._outbound.judge(wanted, [wanted.host]), Permitted)
@@ -136,7 +140,9 @@ def place_of(url: httpx.URL) -> Place:
 
 def _refused(wanted: Place) -> AddressRefused:
     # Which address it has is not told: whoever deploys would learn what the names of this network are.
-    return AddressRefused(f'is at a private address, where nothing is fetched from unless [outbound] allow_private = ["{wanted}"] is set')
+    return AddressRefused(
+        f'has no public address, and nothing is fetched from others unless [outbound] allow_private = ["{wanted}"] is set'
+    )
 
 
 async def _look_up(host: str, port: int) -> list[str]:

@@ -189,7 +189,7 @@ class Provisioner:
 
         async def fetched(tell: ProgressSink) -> Path:
             self._lent.lend(artifact.sha256)
-            return await self._artifacts.ensure(artifact, interpreter, tell)
+            return await self._artifacts.ensure(artifact, interpreter, tell, shipped=version.builtin)
 
         convert = artifact.convert
         if convert is None:
