@@ -11,8 +11,9 @@ ALL = all_attempts()
 EACH = [pytest.param(attempt, part, id=f"{attempt.name}{'-' if part else ''}{part}") for attempt in ALL for part in attempt.parts]
 REFUSED_ALWAYS = {3, 6, 34, 35, 41, 42, 45, 46, 48, 49}
 """By what a runner gets and doesn't get even without isolation."""
-OPEN_WITHOUT = {1, 2, 4, 5, 7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 25, 29, 30, 31, 32, 33, 47, 50}
-"""Those that must get through there, whoever runs the node: else they prove nothing where they are refused."""
+OPEN_WITHOUT = {1, 2, 4, 5, 7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 25, 32, 33, 47, 50}
+"""Those that must get through there, whoever runs the node: else they prove nothing where they are refused.
+Not the bombs: bounds of memory and processes are watched over at every level."""
 
 
 def campaign(level: str, user: str) -> dict[tuple[str, str], Outcome]:

@@ -109,7 +109,7 @@ class Campaign:
         if answer.status == 200:
             verdict = answer.json()["result"]
         elif attempt.says("MAY_DIE") and (answer.status, answer.code) == (502, RUNNER_DIED):
-            verdict = {"worked": False, "how": f"killed: {answer.message}", "loot": "", "skip": "", "more": {}}
+            verdict = {"worked": False, "how": f"the runner died: {_why(answer.message)}", "loot": "", "skip": "", "more": {}}
         else:
             return Outcome(attempt.name, part, False, "", broken=_told_by(answer))
         harm += self._end(name, processes)
@@ -195,6 +195,11 @@ class Campaign:
         while (left := [process for process in processes if process.alive]) and time.monotonic() < deadline:
             time.sleep(0.02)
         return [f"process {process.pid} of it is still there" for process in left]
+
+
+def _why(message: str) -> str:
+    """The reason in a 3101's words, without the names and ids around it."""
+    return message.partition("under the request: ")[2].rpartition(" (")[0] or message
 
 
 def _told_by(answer: Response) -> str:
