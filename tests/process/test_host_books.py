@@ -123,7 +123,7 @@ class Books(RuleBasedStateMachine):
         pid = next(self.pids)
         self.processes[pid] = Process(pid, theirs)
         peer = Peer(loop, Channel(ours, queue_bytes=1 << 20, body_bytes=0), heard=None, lost=lost)
-        return HostChild(order, Started(pid, pid, -1), peer)
+        return HostChild(order.host, Started(pid, pid, -1), peer)
 
     def some(self, data, alive=True):
         there = [name for name, member in self.members.items() if not alive or member.life is not Life.ENDED]

@@ -239,8 +239,6 @@ class Sandbox(msgspec.Struct, frozen=True, omit_defaults=True):
     """CPU seconds per second; 0: no bound."""
     temporary_bytes: int = 64 * 1024**2
     """Of its own /tmp, and as many of /dev/shm; both count as its memory."""
-    lends: bool = False
-    """It is given files of others that come to share it."""
     own_uid: bool = True
     """False: the node's uid, without its rights, for what writes into the node's own folders."""
 
@@ -262,6 +260,22 @@ class Launch(msgspec.Struct, frozen=True):
     """Name of the process that it shares with others of that name; empty: one of its own. The first one's command and bounds count."""
     outbound: bool = False
     """It gets an outbound channel (fornada_sdk/wire/outbound.py): its version names hosts."""
+    zygote: str = ""
+    """Name of the zygote that is to fork it. Empty, or where that can't: argv is executed."""
+
+
+class ZygoteOrder(msgspec.Struct, frozen=True):
+    """A process that is to import what instances need, and fork them."""
+
+    zygote: str
+    """Its name: two orders of one name ask for the same."""
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    limits: Limits
+    sandbox: Sandbox
+    spares: int
+    """Processes that it forks ahead of need."""
 
 
 class ExitStatus(msgspec.Struct, frozen=True):
@@ -289,6 +303,8 @@ class ProcessPort(Protocol):
     """Descriptor of the read end of the runner's stdout and stderr, non-blocking. Structured lines begin with \\x1e."""
     outbound: int
     """Descriptor of the far end of its outbound channel; -1: it has none."""
+    start: str
+    """How it came about: exec, fork, or spare."""
 
     async def exited(self) -> ExitStatus:
         """Returns when the process has been reaped by the keeper; may be awaited by several."""

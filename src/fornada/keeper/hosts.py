@@ -9,8 +9,6 @@ channel is closed, which ends it. The next SPAWN of that name begins another.
 """
 
 import contextlib
-import errno
-import os
 import signal
 from collections.abc import Callable
 
@@ -20,16 +18,10 @@ from fornada.keeper.orders import Spawn
 from fornada.keeper.records import HostChild, Life, Member
 from fornada.keeper.say import say
 from fornada.keeper.starting import Conversation, Lost, converse
-from fornada_sdk.sandbox import mounts
-from fornada_sdk.sandbox.plan import Access
-from fornada_sdk.wire.channel import DESCRIPTORS_MOST
 from fornada_sdk.wire.messages import Kind
 
 STOP_SHARE = 0.8
 """Of kill_s: what a member that is to end has for what it works on. The rest is for the end itself."""
-
-LENT_MOST = DESCRIPTORS_MOST - 2
-"""Mounts that go with one message, beside the member's channel and output."""
 
 Start = Callable[[Spawn, Conversation, Lost], HostChild]
 
@@ -45,13 +37,11 @@ class Hosts:
         start: Start,
         started: Callable[[HostChild], None],
         ended: Callable[[Member], None],
-        own_files: bool = False,
         signal_host: Callable[[int, int], None] = signal_group,
     ) -> None:
         """`start` makes the process (starting.start_host). `started` is told of every new one, `ended` of every member that has ended;
         `signal_host` takes a pid and a number."""
         self._loop = loop
-        self._own_files = own_files
         self._kill_s = kill_s
         self._started = started
         self._ended = ended
@@ -65,30 +55,14 @@ class Hosts:
             talk = converse(self._loop, lost=lambda broke, why: self._member_lost(member, broke, why), left=lambda: self._left(member))
             on_failure.callback(talk.close)
             host = self._open.get(order.host)
-            # What can't be lent is found out before there is a process that nobody would be a member of.
-            lent = self._lend(order, host, on_failure) if host is not None else []
             if host is None:
                 host = self._begin(order, talk)
             on_failure.pop_all()
         member = Member(order, host, talk.peer, talk.output)
         host.members[member.name] = member
         # A host that has just died loses its channel here: its end is told like that of any other.
-        head = {**order.assigned(host.outer), "lent": [path for path, _ in lent]}
-        host.peer.send(Kind.JOIN, head, [*talk.given_away(), *(end for _, end in lent)])
+        host.peer.send(Kind.JOIN, order.assigned(host.outer), talk.given_away())
         return member
-
-    def _lend(self, order: Spawn, host: HostChild, on_failure: contextlib.ExitStack) -> list[tuple[str, int]]:
-        """Mounts of what the host doesn't see: nothing can be mounted behind its walls any more. Raises OSError."""
-        if not self._own_files:
-            return []
-        lent = []
-        for grant in order.command.sandbox.files:
-            if grant.access is Access.READ and grant not in host.files:
-                lent.append((grant.path, mounts.detach(grant.path, Access.READ)))
-                on_failure.callback(os.close, lent[-1][1])
-        if len(lent) > LENT_MOST:
-            raise OSError(errno.EMFILE, f"a model of more than {LENT_MOST} files can't share a process; say packed = false")
-        return lent
 
     def _begin(self, order: Spawn, talk: Conversation) -> HostChild:
         host = self._start(order, talk, lambda broke, why: self._host_lost(host, broke, why))

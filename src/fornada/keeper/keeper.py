@@ -21,6 +21,8 @@ from fornada.keeper.records import BuildChild, Child, ControlChild, HostChild, I
 from fornada.keeper.say import say
 from fornada.keeper.starting import Conversation, Lost, start_build, start_control, start_host, start_runner
 from fornada.keeper.walls import Walls
+from fornada.keeper.zygote_records import ForkedChild, ZygoteChild
+from fornada.keeper.zygotes import Listener, Zygotes
 from fornada_sdk.wire.channel import Message
 from fornada_sdk.wire.messages import Kind
 
@@ -58,8 +60,16 @@ class Keeper:
             start=self._host,
             started=self._register,
             ended=self._instance_ended,
-            own_files=walls.own_files,
         )
+        listener = Listener(
+            started=self._register,
+            came_up=lambda child: self._came_up(child, ""),
+            ended=self._instance_ended,
+            unforked=self._unforked,
+            lost=self._runner_lost,
+            changed=lambda zygote: self._tell(Kind.ZYGOTES, zygote.head()),
+        )
+        self._zygotes = Zygotes(loop, walls, listener, null=self._null, kill_s=config.kill_s)
         self._phase = Phase.SERVING
         self._code = 0
         self._main = main(self)
@@ -121,6 +131,8 @@ class Keeper:
                 self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
                 if child.forgotten:  # it couldn't be given on
                     self._drop(child)
+        for zygote in self._zygotes.all():
+            self._tell(Kind.ZYGOTES, zygote.head())
 
     def _control_lost(self, broke_rules: bool, why: str) -> None:
         """Its channel is closed: without it, it can do nothing. It may be on its way to its end; else it is helped."""
@@ -189,6 +201,10 @@ class Keeper:
                         self._signal(child, signalled.number)
                 case Kind.FORGET:
                     self._forget(orders.read_forget(message.head).name)
+                case Kind.ZYGOTE:
+                    self._want_zygote(orders.read_zygote(message.head))
+                case Kind.RETIRE:
+                    self._zygotes.retire(orders.read_retire(message.head).zygote)
                 case Kind.SERVING:
                     self._supervision = supervise.served(self._supervision)
                 case _:
@@ -210,13 +226,34 @@ class Keeper:
         refused = self._refusal(order.instance)
         if not refused:
             try:
-                self._named[order.instance] = self._hosts.join(order) if order.host else self._runner(order)
+                self._named[order.instance] = self._instance(order)
             except OSError as error:
                 refused = _cant_start(error)
         if refused:
             self._tell(Kind.REFUSED, {"instance": order.instance, "reason": refused})
         elif (child := self._named[order.instance]).life is Life.RUNNING and isinstance(child, InstanceChild):
             self._announce(child)  # its host executes already
+
+    def _instance(self, order: orders.Spawn) -> InstanceChild:
+        if order.host:
+            return self._hosts.join(order)
+        return (self._zygotes.fork(order) if order.zygote else None) or self._runner(order)
+
+    def _unforked(self, child: ForkedChild, why: str) -> None:
+        """What its zygote can't give is executed; to who ordered it, it is the same instance."""
+        if self._named.get(child.name) is not child:
+            return
+        del self._named[child.name]
+        if not child.forgotten:
+            say(f"{child.name} couldn't be forked and is executed: {why}")
+            self._spawn(dataclasses.replace(child.order, zygote=""))
+
+    def _want_zygote(self, order: orders.Zygote) -> None:
+        try:
+            if self._phase is Phase.SERVING:
+                self._zygotes.want(order)
+        except OSError as error:
+            self._tell(Kind.ZYGOTES, {"zygote": order.zygote, "state": "unfit", "pid": 0, "reason": _cant_start(error)})
 
     def _runner(self, order: orders.Spawn) -> InstanceChild:
         runner, near = start_runner(
@@ -268,7 +305,8 @@ class Keeper:
             self._end_unasked(child)
             self._tell(Kind.REFUSED, {"instance": child.name, "reason": _cant_start(error)})
             return
-        head = {"instance": child.name, "pid": child.outer, "memo": child.memo, "outbound": child.outbound >= 0}
+        facts = {"pid": child.outer, "memo": child.memo, "outbound": child.outbound >= 0, "start": child.start}
+        head = {"instance": child.name, **facts}
         self._tell(Kind.SPAWNED, head, descriptors)
 
     def _forget(self, name: str) -> None:
@@ -311,6 +349,8 @@ class Keeper:
                 self._came_up(member, text)
         elif isinstance(child, InstanceChild | BuildChild):
             self._came_up(child, text)
+        elif isinstance(child, ZygoteChild) and text:
+            self._zygotes.refused(child, text)
         elif text:
             say(f"the control plane {text}")
 
@@ -348,6 +388,8 @@ class Keeper:
                 self._control_ended(child)
             case HostChild():
                 self._hosts.reaped(child)
+            case ZygoteChild():
+                self._zygotes.reaped(child)
             case InstanceChild() | BuildChild():
                 self._instance_ended(child)
 
@@ -378,10 +420,15 @@ class Keeper:
             self._loop.later(self._config.kill_s, lambda: self._signal(child, signal.SIGKILL))
 
     def _signal(self, child: Child, number: int) -> None:
-        if isinstance(child, Member):
-            self._hosts.signal(child, number)
-        elif self._children.get(child.pid) is child:
-            children.signal_group(child.pid, number)
+        match child:
+            case Member():
+                self._hosts.signal(child, number)
+            case ForkedChild():
+                self._zygotes.signal(child, number)
+            case ZygoteChild() if number != signal.SIGKILL:
+                self._zygotes.retire(child.name)
+            case _ if self._children.get(child.pid) is child:
+                children.signal_group(child.pid, number)
 
     # ---- the end
 
@@ -415,6 +462,7 @@ class Keeper:
         self._listeners.clear()
         for child in self._children.values():
             self._signal(child, signal.SIGTERM)
+        self._zygotes.signal_all(signal.SIGTERM)
         self._loop.later(self._config.kill_s, self.kill)
         self._loop.later(0, self._reap)
 
@@ -424,6 +472,7 @@ class Keeper:
             self._end(1)
         for child in self._children.values():
             self._signal(child, signal.SIGKILL)
+        self._zygotes.signal_all(signal.SIGKILL)
         self._loop.later(REAP_S, self._loop.stop)
         self._reap()
 

@@ -45,8 +45,6 @@ class Sandbox:
     """CPU seconds per second; 0 is no bound."""
     temporary_bytes: int = 64 * 1024 * 1024
     """Of its own /tmp, and as many of /dev/shm."""
-    lends: bool = False
-    """It is given further files once it runs, as descriptors: a list of files can't be kept to."""
     own_uid: bool = True
     """It gets a uid that nothing else has, where we may give one; WRITE files become its own. False: ours, without our rights."""
 
@@ -200,9 +198,9 @@ def _sandbox(table: dict[str, Any]) -> Sandbox:
     cpus = table.get("cpus", usual.cpus)
     if not isinstance(cpus, int | float) or isinstance(cpus, bool) or not 0 <= cpus <= _CPUS_MOST:
         raise BadOrder(f"sandbox.cpus must be a number from 0 to {_CPUS_MOST}")
-    lends, own_uid = table.get("lends", usual.lends), table.get("own_uid", usual.own_uid)
-    if not isinstance(lends, bool) or not isinstance(own_uid, bool):
-        raise BadOrder("sandbox.lends and sandbox.own_uid must be true or false")
+    own_uid = table.get("own_uid", usual.own_uid)
+    if not isinstance(own_uid, bool):
+        raise BadOrder("sandbox.own_uid must be true or false")
     try:
         network = Network(table.get("network", usual.network.value))
     except ValueError:
@@ -213,7 +211,6 @@ def _sandbox(table: dict[str, Any]) -> Sandbox:
         network=network,
         cpus=float(cpus),
         temporary_bytes=_whole(table, "temporary_bytes", usual.temporary_bytes, least=4096),
-        lends=lends,
         own_uid=own_uid,
     )
 

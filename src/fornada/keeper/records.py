@@ -82,6 +82,8 @@ class InstanceChild(Child):
         """`outbound` is the far end of its outbound channel, -1 where it has none."""
         super().__init__(order.instance, started)
         self.memo = order.memo
+        self.start = "exec"
+        """How its process came about: exec, fork, or spare."""
         self.peer = peer
         self.output = output
         self.outbound = outbound
@@ -119,10 +121,8 @@ class HostChild(Child):
 
     key = "host"
 
-    def __init__(self, order: Spawn, started: Started, peer: Peer) -> None:
-        """`order` is that of its first member."""
-        super().__init__(order.host, started)
-        self.files = frozenset(order.command.sandbox.files)
+    def __init__(self, name: str, started: Started, peer: Peer) -> None:
+        super().__init__(name, started)
         self.peer = peer
         """Over which members are given to it."""
         self.members: dict[str, Member] = {}

@@ -111,7 +111,7 @@ def start_host(loop: Loop, walls: Walls, order: Spawn, talk: Conversation, *, nu
         program = _runner(order.command, (null, talk.written, talk.written, theirs.fileno()))
         started, enclosure = _start(walls, f"host {order.host}", program, order.command)
         on_failure.pop_all()
-        child = HostChild(order, started, peer)
+        child = HostChild(order.host, started, peer)
         child.enclosure = enclosure
         return child
 

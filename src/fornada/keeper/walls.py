@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import assert_never
 
-from fornada.keeper import memory_watch
+from fornada.keeper import memory_watch, reach
 from fornada.keeper.cgroups import place
 from fornada.keeper.cgroups.files import CgroupError
 from fornada.keeper.cgroups.group import Bounds, Group
@@ -125,16 +125,6 @@ class Walls:
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
         syscalls.mount("fornada", str(self._views), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, f"size={VIEWS_BYTES},mode=755")
 
-    @property
-    def own_files(self) -> bool:
-        """Children see a file system of their own."""
-        return self.level in (Level.FULL, Level.NAMESPACES)
-
-    @property
-    def may_share(self) -> bool:
-        """A process may be given files of a further instance. What Landlock took away it never gives back."""
-        return self.level is not Level.LANDLOCK
-
     def close(self) -> None:
         """At the end of the keeper, when all children have been reaped."""
         if self._tree is None:
@@ -200,6 +190,8 @@ class Walls:
             case Level.LANDLOCK:
                 identity = self._identity(enclosure, command.sandbox, None)
                 enclosure.memory_bytes = command.limits.memory_bytes
+                if identity is not None:
+                    reach.let_through(command.sandbox, below=Path(self._config.run_dir).parent)
                 enclosure.behind = Behind(self._plan_on_the_host(command.sandbox, command.limits, identity), (), self._keeper)
             case Level.FULL | Level.NAMESPACES if command.sandbox.network is Network.HOST and self._config.landlock:
                 self._linking(enclosure, command)
@@ -250,7 +242,7 @@ class Walls:
             identity=identity,
             users=Users() if self._config.own_users else None,
             limits=self._rlimits(limits, own_count=identity is not None or self._config.own_users),
-            landlock=shown.landlock if self._config.landlock and not sandbox.lends else None,
+            landlock=shown.landlock if self._config.landlock else None,
             seccomp=_VARIANTS[sandbox.network],
         )
         enclosure.behind = Behind(plan, descriptors, self._keeper)

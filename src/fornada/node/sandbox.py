@@ -19,7 +19,6 @@ def of_runner(spec: ModelSpec, provisioned: Provisioned, *, scratch: str, device
         python=provisioned.python,
         network=Network.LOOPBACK if reaches else Network.NONE,
         cpus=0.0 if shared else spec.resources.cpus,
-        lends=shared,
     )
 
 

@@ -23,7 +23,6 @@ from typing import Callable
 from fornada_sdk.runner import engines
 from fornada_sdk.runner.assignment import read_assignment
 from fornada_sdk.runner.capture import Output, redirect
-from fornada_sdk.runner.lent import Lent
 from fornada_sdk.runner.member import Member
 from fornada_sdk.runner.session import TERM_GRACE_S
 from fornada_sdk.wire.channel import Channel, ChannelClosed, Message
@@ -112,26 +111,21 @@ class Host:
         self._see_whether_it_leaves(fd, member)
 
     def _join(self, message: Message) -> None:
-        paths = message.head.get("lent", [])
-        if message.kind != Kind.JOIN or not isinstance(paths, list) or len(message.descriptors) != 2 + len(paths):
+        if message.kind != Kind.JOIN or len(message.descriptors) != 2:
             sys.stderr.write(f"fornada: a message of kind {message.kind} with {len(message.descriptors)} descriptors from the keeper\n")
             for descriptor in message.descriptors:
                 os.close(descriptor)
             return
-        channel, output, *descriptors = message.descriptors
-        lent = None
+        channel, output = message.descriptors
         try:
-            lent = Lent(paths, descriptors)
-            assignment = lent.found(read_assignment(message.head))
-        except (ValueError, OSError) as error:
+            assignment = read_assignment(message.head)
+        except ValueError as error:
             sys.stderr.write(f"fornada: {error}\n")
             os.close(output)
-            if lent is not None:
-                lent.close()
             self._farewell(Channel(socket.socket(fileno=channel), queue_bytes=0, body_bytes=0))
             return
         self._prepare(assignment.engine)
-        member = Member(assignment, channel, output, lent)
+        member = Member(assignment, channel, output)
         fd = member.session.fileno()
         self._members[fd] = member
         self._epoll.register(fd, select.EPOLLIN)

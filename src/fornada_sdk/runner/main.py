@@ -22,7 +22,7 @@ from fornada_sdk.runner.assignment import Assignment, read_assignment
 from fornada_sdk.runner.capture import Output, capture
 from fornada_sdk.runner.life import Life
 from fornada_sdk.runner.session import DEAD_KEEPER_EXIT, Session
-from fornada_sdk.wire.channel import DESCRIPTORS_MOST, Channel, ChannelClosed, Message
+from fornada_sdk.wire.channel import Channel, ChannelClosed, Message
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import Kind
 
@@ -39,7 +39,7 @@ def main() -> NoReturn:
     """Runs until the end of the instance."""
     sock = socket.socket(fileno=KEEPER_FD)
     os.set_inheritable(KEEPER_FD, False)
-    begin(Channel(sock, queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=DESCRIPTORS_MOST))
+    begin(Channel(sock, queue_bytes=0, body_bytes=ASSIGNMENT_BYTES, descriptors=8))
 
 
 def begin(keeper: Channel, messages: list[Message] | None = None) -> NoReturn:

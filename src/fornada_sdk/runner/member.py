@@ -20,7 +20,6 @@ from fornada_sdk.runner.engines import LoadError
 from fornada_sdk.runner.invoke.inline import BACKLOG_BYTES
 from fornada_sdk.runner.invoke.servable import servable
 from fornada_sdk.runner.invoke.synchronous import Synchronous
-from fornada_sdk.runner.lent import Lent
 from fornada_sdk.runner.membership import Membership
 from fornada_sdk.runner.session import State
 from fornada_sdk.runner.streams import CREDIT_WAIT_S
@@ -37,11 +36,9 @@ PAGE_BYTES = 4096
 class Member:
     """Everything here is called by the host's one thread."""
 
-    def __init__(self, assignment: Assignment, channel: int, output: int, lent: Lent) -> None:
-        """The descriptors are the member's from here on: its channel to the keeper and the write end of its output; and what is lent
-        to it."""
+    def __init__(self, assignment: Assignment, channel: int, output: int) -> None:
+        """The descriptors are the member's from here on: its channel to the keeper, and the write end of its output."""
         self.assignment = assignment
-        self._lent = lent
         self.output = Output(output, owns=True)
         self._instance = Instance(
             model=assignment.model,
@@ -145,7 +142,6 @@ class Member:
         self._model = None
         keeper = self.session.close()
         self.output.close()
-        self._lent.close()
         return keeper
 
 

@@ -1,5 +1,6 @@
 """Files out of packages: `pypi:NAME==VERSION#path` and `npm:NAME@VERSION#path`. Nothing of a package is run to get at them."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -97,7 +98,7 @@ class Packages:
         argv = [npm, "pack", "--silent", "--ignore-scripts", cached, "--pack-destination", str(work), "--", wanted]
         try:
             env = self._variables.npm()
-            programs = [npm, os.path.realpath(npm)]
+            programs = [npm, await asyncio.to_thread(os.path.realpath, npm)]
             sandbox = of_tool(env, data_dir=self._data_dir, programs=programs)
             await self._builds.run("package", argv, env=env, cwd=work, sandbox=sandbox, told=told)
         except BuildFailed as failure:
