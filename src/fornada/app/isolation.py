@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 from fornada.keeper import probes
 from fornada.keeper.config import WallsConfig
-from fornada.keeper.levels import AUTO, Chosen, Facts, Feature, Level, Missing, Switch, best, choose, missing
+from fornada.keeper.levels import AUTO, SCOPED_SIGNALS_SINCE, Chosen, Facts, Feature, Level, Missing, Switch, best, choose, missing
 from fornada.keeper.uid_blocks import BLOCK
-from fornada_sdk.sandbox.landlock import SCOPES_SINCE
 
 FIRST_UID = 200_000
 """Below it are people and services, and what /etc/subuid usually gives away first begins at 100000."""
@@ -77,7 +76,7 @@ def walls(level: Level, facts: Facts, *, node: str, run_dir: str) -> WallsConfig
         own_users=Feature.INNER_USER_NAMESPACE not in facts.refused and not refused,
         cgroup_namespace=Feature.CGROUP_NAMESPACE not in facts.refused,
         landlock=Feature.LANDLOCK not in facts.refused,
-        scoped_signals=facts.landlock_abi >= SCOPES_SINCE,
+        scoped_signals=facts.landlock_abi >= SCOPED_SIGNALS_SINCE,
     )
 
 

@@ -30,7 +30,6 @@ from fornada.keeper.cgroups.files import CgroupError
 from fornada.keeper.levels import Level, Refused, choose
 from fornada.keeper.loop import LONGEST_POLL_S
 from fornada.keeper.say import say
-from fornada_sdk.sandbox import syscalls
 from fornada_sdk.wire import channel
 from fornada_sdk.wire.channel import Channel, ChannelClosed
 from fornada_sdk.wire.framing import ProtocolError
@@ -175,7 +174,7 @@ class _Keeper:
             if walls.in_users and not self.nested:
                 raise StartRefused(f"isolation {walls.config.level} can't be had after all; 'fornada doctor' shows what is missing")
             if not self.nested:
-                syscalls.become_subreaper()
+                namespaces.become_subreaper()
             told = config.Config(
                 main_pid=os.getpid(),
                 main_socket=theirs.fileno(),

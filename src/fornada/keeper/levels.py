@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 AUTO = "auto"
+SCOPED_SIGNALS_SINCE = 6
+"""Landlock's version from which on it keeps signals inside."""
 
 
 class Level(enum.StrEnum):

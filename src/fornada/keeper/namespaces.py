@@ -53,6 +53,11 @@ def _own_users() -> Iterator[None]:
         syscalls.prctl(syscalls.PR_CAP_AMBIENT, syscalls.PR_CAP_AMBIENT_CLEAR_ALL)
 
 
+def become_subreaper() -> None:
+    """Without such a namespace: descendants whose parent dies become children of this process."""
+    syscalls.become_subreaper()
+
+
 def own_outer_pid() -> int:
     """This process's pid outside."""
     try:
