@@ -207,7 +207,7 @@ EXAMPLES: Sequence[Example] = (
         "spawned",
         "with link, output and outbound channel",
         Kind.SPAWNED,
-        {"instance": "probe-1a2b", "pid": 4711, "memo": {"model": "@local/probe"}, "outbound": True},
+        {"instance": "probe-1a2b", "pid": 4711, "memo": {"model": "@local/probe"}, "outbound": True, "start": "fork"},
     ),
     _json("refused", "could not be started", Kind.REFUSED, {"instance": "probe-1a2b", "reason": "No such file or directory"}),
     _json(
@@ -227,6 +227,35 @@ EXAMPLES: Sequence[Example] = (
     _json("forget", "drop the record", Kind.FORGET, {"instance": "probe-1a2b"}),
     _json("drain", "the node is to stop", Kind.DRAIN, {"reason": "SIGTERM", "deadline_s": 30.0}),
     _json("serving", "requests are accepted", Kind.SERVING, {"url": "http://127.0.0.1:8250", "ready": True}),
+    _json(
+        "zygote",
+        "have a zygote",
+        Kind.ZYGOTE,
+        {
+            "zygote": "4082143734bd-8f1ecf96f5bb",
+            "argv": ["/env/bin/python", "-I"],
+            "env": {"PATH": "/bin"},
+            "cwd": "/",
+            "limits": LIMITS,
+            "sandbox": {"files": [["/env", "read"]], "python": "/env/bin/python"},
+            "spares": 1,
+        },
+    ),
+    _json("retire", "it ends with its last instance", Kind.RETIRE, {"zygote": "4082143734bd-8f1ecf96f5bb"}),
+    _json(
+        "zygotes",
+        "one has become ready",
+        Kind.ZYGOTES,
+        {
+            "zygote": "4082143734bd-8f1ecf96f5bb",
+            "state": "ready",
+            "pid": 4713,
+            "reason": "",
+            "import_s": 0.25,
+            "threads": 1.0,
+            "failed": {},
+        },
+    ),
     # keeper <-> zygote
     _json(
         "warm",

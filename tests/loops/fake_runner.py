@@ -62,6 +62,7 @@ class FakeProcess:
         self._ours = ours
         self.link = ours.fileno()
         self.outbound = -1
+        self.start = "exec"
         self.output, self.printing = os.pipe()
         os.set_blocking(self.output, False)
         self.runner: FakeRunner

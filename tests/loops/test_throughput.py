@@ -41,6 +41,7 @@ class EchoProcess:
         self._ours.setblocking(False)
         self.link = self._ours.fileno()
         self.outbound = -1
+        self.start = "exec"
         self.output, printing = os.pipe()
         os.set_blocking(self.output, False)
         script = str(Path(__file__).with_name("echo_process.py"))

@@ -168,7 +168,8 @@ def test_what_a_hostile_zygote_says_costs_it_its_office_and_nobody_else_anything
     stand.up("neighbour", key="good")
     stand.ready(key="bad", modules=("hostile",))
     stand.spawn("one", key="bad")
-    stand.hear("ended" if lie == "an odd end" else "unforked", "one")
+    # What it has really forked may be up for a moment before it goes with its zygote.
+    until(lambda: stand.heard("unforked", "one") or stand.heard("ended", "one"), within_s=20, what="the end of it")
     stand.hear("zygote", "bad", state="unfit" if lie == "silence" else "ended")
     assert stand.ask("neighbour", well=1) == {"well": 1}
     stand.ready(key="bad")

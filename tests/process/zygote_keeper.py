@@ -60,7 +60,7 @@ class Stand:
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         listener = Listener(
             started=self.started,
-            came_up=lambda child: self.say("up", child.name, pid=child.outer, spare=child.from_spare),
+            came_up=lambda child: self.say("up", child.name, pid=child.outer, spare=child.start == "spare"),
             ended=self.ended,
             unforked=lambda child, why: self.say("unforked", child.name, why=why),
             lost=lambda child, broke, why: self.say("lost", child.name, why=why),
@@ -140,6 +140,9 @@ class Stand:
         except BlockingIOError:
             text = ""
         self.say("output", instance, text=text)
+
+    def do_look(self):
+        self.say("here", "")
 
     def do_signal(self, instance, number):
         self.zygotes.signal(self.instances[instance], number)

@@ -176,6 +176,13 @@ class Stand:
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 self.events += map(json.loads, lines)
 
+    def heard(self, what: str, name: str) -> bool:
+        """Whether it has happened by now."""
+        self.forget("here", "")
+        self.tell("look")
+        self.hear("here", "")
+        return any((event["what"], event["name"]) == (what, name) for event in self.events)
+
     def said(self) -> str:
         return (self.place / "errors").read_text(errors="replace")
 

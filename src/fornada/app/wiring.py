@@ -99,6 +99,7 @@ class Node:
             data_dir=data_dir,
             allow_private=settings.outbound.allow_private,
             inherited=environ,
+            zygotes=keeper,
             node=self._facts(),
         )
         self._catalog.changed = self._manager.catalog_changed

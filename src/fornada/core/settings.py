@@ -17,7 +17,11 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_wait_s: float = 60.0
     """Bound of any wait behind a swap, counted from the end of building and fetching."""
     spares: int = 1
-    """Parked spares per hot environment (no effect yet)."""
+    """Parked spares per hot environment: processes that are forked ahead of need, and become the next instance."""
+    spares_memory: str = "64MiB"
+    """Bytes that all parked spares may take together."""
+    zygotes: bool = True
+    """Models of an environment that is in use are forked from a process that has imported its packages. false: each imports them."""
     park_after_s: float = 5.0
     """Idle time after which an instance is parked (no effect yet)."""
     backoff_s: float = 1.0

@@ -40,7 +40,7 @@ class PythonSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     dependencies: list[str] = []
     """Requirements; or a requirements.txt, or a PEP 723 header in the code. Locked with hashes at deploy."""
     preload: list[str] = []
-    """Modules that may be imported ahead of need (no effect yet)."""
+    """Modules that are imported ahead of need, once for all instances; import them, run nothing of theirs. The engine's own needn't be named."""
 
 
 class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -144,6 +144,16 @@ class Walls:
         self._live[name] = enclosure
         return enclosure
 
+    def around_zygote(self, name: str, command: Command) -> Enclosure:
+        """The same for a zygote, which sees the machine's limits and not its own: where a file lies over /proc, no child may mount
+        another /proc. Raises OSError; nothing is left then."""
+        enclosure = Enclosure(name, self)
+        with _released_on_failure(enclosure):
+            if self.level is not Level.NONE:
+                self._apart(enclosure, command, self._shown(command.sandbox, {}), None)
+        self._live[name] = enclosure
+        return enclosure
+
     def around_spare(self, name: str, command: Command) -> Enclosure:
         """The first half, for a spare of the zygote that has this command. Raises OSError; nothing is left then."""
         enclosure = Enclosure(name, self)

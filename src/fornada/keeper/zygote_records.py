@@ -101,6 +101,10 @@ class ZygoteChild(Child):
     def instances(self) -> list["ForkedChild"]:
         return [fork.instance for fork in self.forks.values() if fork.instance is not None]
 
+    def head(self) -> dict[str, object]:
+        """ZYGOTES' fields."""
+        return {"zygote": self.name, "state": self.state.value, "pid": self.outer, "reason": self.reason, **self.facts}
+
     @property
     def spares(self) -> list[Fork]:
         return [fork for fork in self.forks.values() if fork.instance is None and not fork.closing]
@@ -114,4 +118,4 @@ class ForkedChild(InstanceChild):
         self.order = order
         self.zygote = zygote
         self.fork = fork
-        self.from_spare = False
+        self.start = "fork"

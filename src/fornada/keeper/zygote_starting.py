@@ -39,7 +39,7 @@ def start_zygote(loop: Loop, walls: Walls, order: Zygote, *, null: int, heard: C
         peer = Peer(loop, Channel(ours, queue_bytes=RUNNER_QUEUE, body_bytes=WORDS_BYTES, descriptors=2), heard=heard, lost=lost)
         on_failure.callback(peer.close)
         sandbox = dataclasses.replace(command.sandbox, own_uid=False, network=Network.NONE)
-        enclosure = walls.around(f"zygote {order.zygote}", dataclasses.replace(command, sandbox=sandbox))
+        enclosure = walls.around_zygote(f"zygote {order.zygote}", dataclasses.replace(command, sandbox=sandbox))
         on_failure.callback(enclosure.release)
         descriptors = (null, null, null, theirs.fileno())
         behind = enclosure.behind
@@ -99,7 +99,7 @@ def give_to(walls: Walls, zygote: ZygoteChild, spare: Fork, order: Spawn) -> For
         on_failure.pop_all()
     spare.enclosure.forked(spare.outer)
     child = ForkedChild(order, zygote, spare, far)
-    child.from_spare = True
+    child.start = "spare"
     spare.instance = child
     spare.peer.send(Kind.TAKE, head, planned)
     spare.peer.send(Kind.ASSIGN, order.assigned(spare.outer), near)

@@ -36,7 +36,7 @@ SPARES_LOST_MOST = 5
 """Spares in a row that ended before anybody could use one, after which there are none until one is wanted again."""
 REFILL_S = 0.03
 """After a spare was taken: its successor must not take its time away."""
-REASON_LONGEST = 500
+REASON_LONGEST = 512
 KILLED = Exit(code=None, signal=signal.SIGKILL)
 UNKNOWN = Exit(code=None, signal=None)
 
@@ -101,10 +101,6 @@ class Zygotes:
         """It ends with its last instance."""
         zygote = self._by_key.get(key)
         if zygote is not None:
-            self._retire(zygote)
-
-    def retire_all(self) -> None:
-        for zygote in self._all:
             self._retire(zygote)
 
     def all(self) -> list[ZygoteChild]:

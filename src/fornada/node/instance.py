@@ -297,30 +297,31 @@ class Instance:
     async def _spawn(self) -> None:
         """Ends in Spawned or SpawnFailed, whatever happens: the life would wait for ever otherwise."""
         site = self._site
-        id = instance_id(self.model, site.new_suffix())
+        id, device = instance_id(self.model, site.new_suffix()), self._device
         scratch = site.scratch / id
-        device = self._device
         try:
-            attempt, count = self._home.starting()
-            place = Place(id, str(scratch), device, site.devices.kind(device), attempt, count)
+            place = Place(id, str(scratch), device, site.devices.kind(device), *self._home.starting())
             provisioned = site.provision.provisioned(self.version, self._environment, self._artifacts)
             use = Sharing(device=device, crashes=self.host_crashes, peak_bytes=self.peak_bytes)
             seat = site.hosts.find(id, self.version, provisioned, use)
             self.alone_because = seat.because if isinstance(seat, Alone) else ""
+            zygote = site.zygotes.start(id, self.version, provisioned) if isinstance(seat, Alone) else ""
             provisioned = seat.provisioned if isinstance(seat, Seat) else provisioned
             scratch.mkdir(parents=True, mode=0o700)
-            ordered = launch(self.version, provisioned, place, seat=seat, inherited=site.inherited, release=site.release)
+            ordered = launch(self.version, provisioned, place, seat=seat, zygote=zygote, inherited=site.inherited, release=site.release)
             process = await site.keeper.spawn(ordered)
         except (SpawnRefused, FornadaError, OSError) as error:
+            site.zygotes.ended(id)
             self.tell(e.SpawnFailed(site.now(), str(error)))
             await self._remove_scratch(id, site.hosts.left(id, well=False))
             return
         except BaseException as error:
+            site.zygotes.ended(id)
             site.hosts.left(id, well=False)
             self.tell(e.SpawnFailed(site.now(), f"internal fault: {type(error).__name__}: {error}"))
             raise
         self._take(process, device)
-        self._say("instance.spawned", instance=id, pid=process.pid, device=device, load_attempt=attempt)
+        self._say("instance.spawned", instance=id, pid=process.pid, device=device, load_attempt=place.load_attempt, start=process.start)
         self.tell(e.Spawned())
 
     def _take(self, process: ProcessPort, device: str) -> None:
@@ -336,6 +337,7 @@ class Instance:
         self._died_of = describe_end(status, last_line=self.last_line)
         self.peak_bytes = max(self.peak_bytes, self.booked_bytes or runner.grown_bytes or status.max_rss_bytes)
         crashed = status.code != 0
+        self._site.zygotes.ended(runner.id)
         emptied = self._site.hosts.left(runner.id, well=not crashed)
         blameless = bool(runner.host) and crashed and not runner.is_suspect()
         self.host_crashes += bool(runner.host) and crashed and not blameless
@@ -406,10 +408,10 @@ class Instance:
         runner = self._process
         self._site.hosts.loaded(runner.id)
         self.progress = Step("", "")
-        took = {key: runner.facts.get(key) for key in ("load_s", "warmup_s")}
-        self._say("instance.ready", instance=runner.id, pid=runner.pid, **took)
+        self._say("instance.ready", instance=runner.id, pid=runner.pid, **{key: runner.facts.get(key) for key in ("load_s", "warmup_s")})
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
         self._idle.begin()
+        self._site.zygotes.ready(runner.id)
 
     # ---- node.intake.Decider
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.ports import ExitStatus, Launch, Limits, Sandbox, SpawnRefused
+from fornada.core.ports import ExitStatus, Launch, Limits, Sandbox, SpawnRefused, ZygoteOrder
 from fornada_sdk.wire.channel import DESCRIPTORS_MOST, Channel, ChannelClosed, Message, QueueFull
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import Kind
@@ -59,6 +59,7 @@ class RunnerProcess:
         self.link = link
         self.output = output
         self.outbound = outbound
+        self.start = "exec"
         self._client = client
         self._ended: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
         self._forgotten = False
@@ -116,8 +117,12 @@ class KeeperClient:
         """The node's listening sockets, non-blocking; another control plane may hold them too, so never shut one down."""
         self.adopted: list[RunnerProcess] = []
         """What the predecessor left: who is adopted is in `memo`. Ended ones too; their `exited` returns at once."""
+        self.zygotes: list[Mapping[str, Any]] = []
+        """What was told of zygotes before somebody set `on_zygote`."""
         self.adopted_builds: list[str] = []
         """Builds that go on from a predecessor; `build` with the same name and command joins one, `end_build` ends one."""
+        self.on_zygote: Callable[[Mapping[str, Any]], None] = self.zygotes.append
+        """Told of each change of a zygote."""
         self.on_lost: Callable[[KeeperLost], None] = _ignore_loss
         self._loop = asyncio.get_running_loop()
         self._on_drain: Callable[[str, float], None] | None = None
@@ -149,6 +154,7 @@ class KeeperClient:
             "assignment": launch.assignment,
             "memo": launch.memo,
             "host": launch.host,
+            "zygote": launch.zygote,
             "outbound": launch.outbound,
         }
         try:
@@ -157,6 +163,15 @@ class KeeperClient:
             del self._spawning[launch.instance]
             raise
         return await started  # when the await is cancelled the future is too, and `_spawned` gives the runner back
+
+    def want_zygote(self, order: ZygoteOrder) -> None:
+        """What becomes of it is told to `on_zygote`."""
+        sandbox = msgspec.to_builtins(order.sandbox)
+        self.tell(Kind.ZYGOTE, {**msgspec.structs.asdict(order), "limits": msgspec.structs.asdict(order.limits), "sandbox": sandbox})
+
+    def retire_zygote(self, zygote: str) -> None:
+        """It ends with its last instance."""
+        self.tell(Kind.RETIRE, {"zygote": zygote})
 
     async def build(
         self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, sandbox: Sandbox, log: str
@@ -288,6 +303,8 @@ class KeeperClient:
                 self._drain = (str(head["reason"]), float(head["deadline_s"]))
                 if self._on_drain is not None:
                     self._on_drain(*self._drain)
+            case Kind.ZYGOTES:
+                self.on_zygote(head)
             case Kind.BUILT:
                 pass  # its end is what counts
             case _:
@@ -325,6 +342,7 @@ class KeeperClient:
         else:
             os.set_blocking(descriptors[0], False)
             process = RunnerProcess(self, instance, int(head["pid"]), dict(head["memo"]), *descriptors)
+            process.start = str(head.get("start", "exec"))
             if waiter is None:
                 self._processes[instance] = process
                 self.adopted.append(process)

@@ -62,10 +62,17 @@ def instance_id(model: str, suffix: str) -> str:
 
 
 def launch(
-    version: Version, provisioned: Provisioned, place: Place, *, seat: Seat | Alone, inherited: Mapping[str, str], release: str
+    version: Version,
+    provisioned: Provisioned,
+    place: Place,
+    *,
+    seat: Seat | Alone,
+    zygote: str,
+    inherited: Mapping[str, str],
+    release: str,
 ) -> Launch:
     """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES. A Seat's process may be there
-    already; if not, it is made for all that will share it."""
+    already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty."""
     spec = version.spec
     shared = seat if isinstance(seat, Seat) else None
     home = shared.scratch if shared is not None else place.scratch
@@ -95,6 +102,7 @@ def launch(
         },
         host=shared.host if shared is not None else "",
         outbound=bool(spec.resources.network),
+        zygote=zygote,
     )
 
 

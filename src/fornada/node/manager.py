@@ -33,6 +33,7 @@ from fornada.node.outbound import WayOut
 from fornada.node.room import Room
 from fornada.node.site import Site
 from fornada.node.tasks import Tasks
+from fornada.node.zygotes import ZygotePort, Zygotes
 from fornada.telemetry import Telemetry
 
 HEARTBEAT_S = 0.25
@@ -83,10 +84,11 @@ class Manager:
         data_dir: Path,
         allow_private: Iterable[str] = (),
         inherited: Mapping[str, str] | None = None,
+        zygotes: ZygotePort | None = None,
         node: Mapping[str, Any] | None = None,
     ) -> None:
         """`allow_private` is [outbound] allow_private. `inherited` is the node's environment, of which runners see
-        node.launch.INHERITED_VARIABLES; `node` is run/node.json's object."""
+        node.launch.INHERITED_VARIABLES; without `zygotes` each of them is executed; `node` is run/node.json's object."""
         loop = asyncio.get_running_loop()
         self._clock = clock
         self._now = clock.now
@@ -118,6 +120,7 @@ class Manager:
             room=room,
             way_out=WayOut(policy=outbound(allow_private), telemetry=telemetry, tasks=tasks, loop=loop),
             hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
+            zygotes=Zygotes(zygotes, settings=settings, inherited=inherited or {}, log=telemetry.log, now=clock.now),
             tasks=tasks,
             scratch=scratch,
             inherited=dict(inherited or {}),
@@ -308,6 +311,7 @@ class Manager:
                     instance.waited_too_long(self._beat_at)
                 self._site.room.replan()
             if self._started and not self._draining:
+                self._site.zygotes.turn()
                 for model in self._models.values():
                     model.keep_alive()
             await asyncio.sleep(HEARTBEAT_S)
@@ -349,6 +353,7 @@ class Manager:
             ((model.name,), sum(map(views.queued, model.instances.values()))) for model in self._models.values()
         ]
         metrics.instances.read = self._count_instances
+        metrics.zygotes.read = self._site.zygotes.count
         metrics.device_bytes.read = lambda: [
             ((device["id"], kind), device[f"{kind}_bytes"])
             for device in views.device_views(self._site)

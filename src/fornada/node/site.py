@@ -14,6 +14,7 @@ from fornada.node.hosts import Hosts
 from fornada.node.outbound import WayOut
 from fornada.node.room import Room
 from fornada.node.tasks import Tasks
+from fornada.node.zygotes import Zygotes
 from fornada.telemetry import Telemetry
 
 
@@ -35,6 +36,7 @@ class Site:
     room: Room
     way_out: WayOut
     hosts: Hosts
+    zygotes: Zygotes
     tasks: Tasks
     scratch: Path
     """Folder in which every instance gets a directory of its own."""

@@ -64,9 +64,11 @@ class Kind(enum.IntEnum):
     # instances and ended (how many SPAWNED and how many EXITED follow at once), builds: [{build, pid}]
     WELCOME = 64  # keeper
     # host, if any: the name of a process that this instance shares with all that name it. The first one's command and bounds make it;
-    # for the keeper a host is never full: who orders counts, and names another
+    # for the keeper a host is never full: who orders counts, and names another. zygote, if any: the name of the one that is to fork it;
+    # where that can't, argv is executed
     SPAWN = 65  # control plane: JSON instance, argv, env, cwd, limits, assignment, memo, host, outbound: it gets an outbound channel
-    SPAWNED = 66  # keeper: JSON instance, pid, memo, outbound; descriptors: link, output, and the outbound channel's far end, if so
+    # keeper: JSON instance, pid, memo, outbound, start (exec|fork|spare); descriptors: link, output, the outbound channel's far end, if so
+    SPAWNED = 66
     REFUSED = 67  # keeper: JSON instance or build, reason
     BUILD = 68  # control plane: JSON build, argv, env, cwd, limits, log
     BUILT = 69  # keeper: JSON build, pid (it has started)
@@ -75,6 +77,11 @@ class Kind(enum.IntEnum):
     FORGET = 72  # control plane: JSON instance or build: its end is known, drop the record
     DRAIN = 73  # keeper: JSON reason, deadline_s: the node is to stop
     SERVING = 74  # control plane: JSON url, ready: it accepts requests
+    # have a zygote of that name, with so many parked spares; one that has become unfit is succeeded
+    ZYGOTE = 75  # control plane: JSON zygote, argv, env, cwd, limits, sandbox, spares
+    RETIRE = 76  # control plane: JSON zygote: it ends with its last instance
+    # keeper: JSON zygote, state (importing|ready|unfit|ended), pid, reason, and once it is ready import_s, threads, failed: {module: why}
+    ZYGOTES = 77
     # keeper <-> zygote
     WARM = 80  # zygote: JSON modules, failed: {module: why}, threads, import_s: it forks from now on
     UNFIT = 81  # zygote: JSON reason: what it has imported leaves threads, which no child would have
