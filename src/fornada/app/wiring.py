@@ -76,6 +76,7 @@ class Node:
             # A person at a terminal is shown what needs attention; logs/node.log holds every event all the same.
             stream_level=Level.WARNING if os.isatty(sys.stderr.fileno()) else Level.INFO,
         )
+        self._telemetry.metrics.isolation.read = lambda: [((keeper.isolation,), 1)]
         self._store = SqliteStore(data_dir / "store.sqlite")
         self._provision = Provisioner(
             data_dir=data_dir,

@@ -143,6 +143,9 @@ class Metrics(Collector):
         self.instances = Gauge("fornada_instances", "Instances by state.", ["model", "state"])
         self.zygotes = Gauge("fornada_zygotes", "Processes that fork instances, by state (importing, ready, unfit).", ["state"])
         self.device_bytes = Gauge("fornada_device_bytes", "Bytes of a device by kind (total, reserved, used, foreign).", ["device", "kind"])
+        self.isolation = Gauge(
+            "fornada_isolation_info", "1 with the level at which models are kept apart (full, namespaces, landlock, none).", ["level"]
+        )
         self.loop_age = Gauge("fornada_scheduler_loop_age_seconds", "Seconds since the scheduler's last turn.", [])
         self._more: list[Counts | Spreads | Gauge] = []
         for family in self._families():

@@ -186,6 +186,7 @@ def test_the_promised_metrics_are_scraped_by_their_names():
     metrics.queue_length.read = lambda: [(("@test/a",), 3)]
     metrics.device_bytes.read = lambda: [(("cuda:0", "used"), 5)]
     metrics.loop_age.read = lambda: [((), 0.1)]
+    metrics.isolation.read = lambda: [(("full",), 1)]
     text = metrics.render().decode()
     for expected in (
         'fornada_requests_total{model="@test/a",outcome="ok"} 2.0',
@@ -196,6 +197,7 @@ def test_the_promised_metrics_are_scraped_by_their_names():
         'fornada_queue_length{model="@test/a"} 3.0',
         'fornada_device_bytes{device="cuda:0",kind="used"} 5.0',
         "fornada_scheduler_loop_age_seconds 0.1",
+        'fornada_isolation_info{level="full"} 1.0',
         "fornada_requests_orphaned_total 0.0",
     ):
         assert expected in text, text
