@@ -239,3 +239,77 @@ async def test_answers_that_nobody_asked_for_are_counted_and_acknowledged():
         assert world.metric("fornada_requests_orphaned_total") == 3
         assert {7, 8, 2**63} <= runner.acked
         assert (await world.answer(echo=2))["echo"] == 2
+
+
+@virtual
+async def test_a_long_answer_that_nobody_asked_for_is_counted_and_never_held():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        chunk = b"x" * (MAX_PACKET - HEADER.size)
+        runner.send(frame(Kind.ANSWER, 7, with_head(b"{}") + chunk[:-6], flags=MORE))
+        for part in range(1, 6000):  # more than a runner may ever have unfinished
+            runner.send(frame(Kind.PART, 7, chunk, part=part, flags=MORE))
+            await asyncio.sleep(0)
+        runner.send(frame(Kind.PART, 7, chunk, part=6000))
+        await asyncio.sleep(1.0)
+        assert world.keeper.processes[0].alive
+        assert world.metric("fornada_requests_orphaned_total") == 1
+        assert 7 in runner.acked
+        assert (await world.answer(echo=2))["load_count"] == 1
+
+
+@virtual
+async def test_a_long_answer_to_a_caller_who_has_left_frees_its_place():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        caller = world.ask(stuck_s=1.0, big=1_000_000)
+        await asyncio.sleep(0.1)
+        caller.ticket.leave()
+        await asyncio.sleep(0.1)
+        runner = world.keeper.runners()[0]
+        runner.cancelled.remove(LIVE)  # it goes on all the same
+        await asyncio.sleep(2.0)
+        assert LIVE in runner.acked
+        assert world.metric("fornada_requests_orphaned_total") == 0
+        assert (await world.answer(echo=2))["load_count"] == 1
+
+
+@virtual
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        frame(Kind.ANSWER, LIVE + 1, b"x", flags=MORE) * 2,
+        frame(Kind.ANSWER, LIVE + 1, b"x", flags=MORE) + frame(Kind.PART, LIVE + 1, b"x", part=2),
+        frame(Kind.ANSWER, LIVE + 1, b"x", flags=MORE) + frame(Kind.BOOK, LIVE + 1, b"x", flags=MORE),
+        frame(Kind.BOOK, LIVE + 1, b"x", flags=MORE) + frame(Kind.ANSWER, LIVE + 1, b"x", flags=MORE),
+    ],
+    ids=["begins twice", "out of order", "another begins", "begins in another"],
+)
+async def test_what_is_thrown_away_keeps_the_rules_too(nonsense):
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        world.keeper.runners()[0]._socket.send(nonsense)
+        await asyncio.sleep(0.1)
+        (fault,) = world.happened("instance.fault")
+        assert f"request {LIVE + 1}" in fault["reason"]
+
+
+@virtual
+async def test_an_answer_that_begins_before_its_request_is_no_answer():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        runner = world.keeper.runners()[0]
+        runner.send(frame(Kind.ANSWER, LIVE, with_head(b"{}"), flags=MORE))
+        await asyncio.sleep(0.1)
+        caller = world.ask(sleep_s=30.0)
+        await asyncio.sleep(0.1)
+        runner.send(frame(Kind.PART, LIVE, b"1", part=1))
+        with pytest.raises(RunnerDied):
+            await caller.result()
+        (fault,) = world.happened("instance.fault")
+        assert "before it was asked" in fault["reason"]
