@@ -140,6 +140,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 8250
     data_dir: str = ""
     isolation: str = "auto"
+    """A level of keeper.levels, or auto: the best that the machine gives, never none."""
     ready_example: bool = False
     """Prepare the example model and print the curl line (make serve)."""
 

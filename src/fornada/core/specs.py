@@ -47,7 +47,9 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[resources]: what an instance may use."""
 
     memory: ByteCount = ByteCount(512 * MIB)
-    """Host memory of one instance; 2 GiB unless said for tensorflow and torch. In this release the bound of its data segment."""
+    """Host memory of one instance with all that it starts; 2 GiB unless said for tensorflow and torch. Beyond it an allocation fails
+    or the instance is ended: at isolation full by the kernel, else by the node, which looks twice a second. At none the bound of
+    each process' data segment alone."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N. auto takes a GPU only if device_memory is more than 0."""
     device_memory: ByteCount = ByteCount(0)
@@ -55,14 +57,15 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: int = 1
     """Threads that libraries may start for one operation."""
     cpus: float = 1.0
-    """Share of CPU time (no effect yet)."""
+    """CPU seconds per second; at isolation full only. A shared process has no such bound."""
     pids: int = 64
-    """Processes and threads that an instance may have (no effect yet)."""
+    """Processes and threads that an instance may have at a time. No bound at isolation landlock where the node isn't root's; at none
+    it counts all of the node's user (and nothing holds root)."""
     scratch: ByteCount = ByteCount(GIB)
-    """Room in context.scratch; in this release the largest file that the model may write (64 MiB at least)."""
+    """Room in context.scratch: the largest file that the model may write (64 MiB at least)."""
     network: list[str] = []
     """host:port pairs that it may reach, or "none". They are reached through the proxy that HTTPS_PROXY and its like name; others are
-    refused there. What goes around the proxy is stopped where models are confined: not at isolation none."""
+    refused there. There is no way around it at isolation full and namespaces, no network at all at landlock, and no wall at none."""
 
 
 class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

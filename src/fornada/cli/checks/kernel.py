@@ -106,9 +106,9 @@ def _works(facts: Facts, first: Feature) -> str:
 
 def _uids(facts: Facts) -> str:
     if facts.privileged:
-        return "each could have one of its own"
+        return "each has one of its own, where it is confined"
     if facts.subordinate_ids:
-        return f"each could have one of this user's {facts.subordinate_ids} subordinate ones"
+        return f"all have this user's own; this release doesn't use the {facts.subordinate_ids} subordinate ones"
     return "all have this user's own"
 
 

@@ -22,7 +22,7 @@ from fornada.cli.failures import CommandFailed
 @click.option(
     "--isolation",
     type=click.Choice(["auto", "full", "namespaces", "landlock", "none"]),
-    help="How models are confined; in this release auto means none, and the others are refused.",
+    help="How models are confined. auto: the best that this machine gives, never none; a named one as it is, or no start. [default: auto]",
 )
 @click.option("--ready-example", is_flag=True, hidden=True, help="Prepare the example model and print a curl line for it.")
 def serve(
