@@ -60,6 +60,8 @@ def become(order: Mapping[str, Any], descriptors: Sequence[int], *, zygote: int)
         os.write(REPORT_FD, str(error).encode(errors="replace")[:REPORT_LONGEST])
         os._exit(FAILED_EXIT)
     settle(order["env"], order["name"])
+    if not order.get("seeded"):
+        reseed()
     os.close(ZYGOTE_FD)
     os.close(REPORT_FD)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -69,6 +71,7 @@ def become(order: Mapping[str, Any], descriptors: Sequence[int], *, zygote: int)
 def _wait_for_a_model(order: Mapping[str, Any], descriptors: Sequence[int], keeper: Channel) -> tuple[dict[str, Any], list[Message]]:
     """TAKE's fields, and the messages that came behind it. Nothing of the model's runs before its walls stand."""
     halfway = enter.begin(plan_json.load(order["plan"]), descriptors, parent=ZYGOTE_FD)
+    reseed()
     with contextlib.suppress(OSError):
         syscalls.set_name("fornada-spare")
     poller = select.poll()
@@ -84,7 +87,7 @@ def _wait_for_a_model(order: Mapping[str, Any], descriptors: Sequence[int], keep
     if taken.kind != Kind.TAKE:
         os._exit(LOST_EXIT)
     enter.complete(halfway, plan_json.load(taken.head["plan"]), taken.descriptors, parent=ZYGOTE_FD)
-    return taken.head, others
+    return {**taken.head, "seeded": True}, others
 
 
 def _channel() -> socket.socket:
@@ -104,10 +107,9 @@ def _place(descriptors: Sequence[int]) -> None:
 
 
 def settle(env: Mapping[str, str], name: str) -> None:
-    """What an exec would have made new, and a fork has copied: environment, chance, names, counts of threads."""
+    """What an exec would have made new, and a fork has copied: environment, name, counts of threads."""
     os.environ.clear()
     os.environ.update(env)
-    reseed()
     set_threads(int(env.get("OMP_NUM_THREADS", "1")))
     with contextlib.suppress(OSError):
         syscalls.set_name(name[-15:])
