@@ -5,7 +5,6 @@ comes of it. The life has one writer, `tell`. Everybody else asks for something 
 """
 
 import asyncio
-import shutil
 from collections import deque
 from typing import Any, Protocol, assert_never
 
@@ -16,6 +15,7 @@ from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
 from fornada.core.ports import ProcessPort, SpawnRefused, Step, Version
+from fornada.node.disk_use import remove
 from fornada.node.hosts import Alone, Seat, Sharing
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
@@ -128,6 +128,11 @@ class Instance:
         """No grace at all, for whatever process it still has."""
         if self.life.state in WITH_PROCESS:
             self.tell(e.Faulted(reason))
+
+    def exceeds(self, bound: str) -> None:
+        """It takes more than it may: its process is killed, and `bound` told to its callers."""
+        if self.runner is not None and self.life.state in WITH_PROCESS:
+            self.runner.faulted(bound)
 
     def reset(self) -> None:
         self._trouble = None
@@ -351,7 +356,7 @@ class Instance:
 
     async def _remove_scratch(self, *names: str) -> None:
         for name in filter(None, names):
-            await asyncio.to_thread(shutil.rmtree, self._site.scratch / name, ignore_errors=True)
+            await asyncio.to_thread(remove, self._site.scratch / name)
 
     def _cut_off(self, cause: e.Cut) -> None:
         match cause:
@@ -380,7 +385,8 @@ class Instance:
             if refusal is not None:
                 self.intake.refuse_waiting(refusal)
         if outcome is e.Outcome.CRASHED:
-            self.ended_because = f"it ended by itself ({life.failure.reason})"
+            how = "was ended" if life.failure.kind is e.FailureKind.FAULT else "ended by itself"
+            self.ended_because = f"it {how} ({life.failure.reason})"
         if life.state in RESTING:
             self.progress = Step("", "")
         self._home.announced(self, outcome)

@@ -7,7 +7,6 @@ towards what the catalogue and the operators want (desired).
 import asyncio
 import itertools
 import secrets
-import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,11 +25,13 @@ from fornada.node import views
 from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
+from fornada.node.disk_use import remove
 from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
 from fornada.node.model import Model
 from fornada.node.outbound import WayOut
 from fornada.node.room import Room
+from fornada.node.scratch import ScratchWatch, folders
 from fornada.node.site import Site
 from fornada.node.tasks import Tasks
 from fornada.node.zygotes import ZygotePort, Zygotes
@@ -128,6 +129,7 @@ class Manager:
             next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
             new_suffix=_suffix,
         )
+        self._scratch_watch = ScratchWatch(scratch, watched=lambda: folders(self._instances()), now=clock.now)
         self._measure()
 
     # ---- core.ports.InferencePort
@@ -154,6 +156,7 @@ class Manager:
         self._site.scratch.mkdir(parents=True, exist_ok=True)
         left = list(self._site.scratch.iterdir())
         self._site.tasks.start(self._beat(), name="heartbeat")
+        self._site.tasks.start(self._scratch_watch.run(), name="watch scratch")
         for entry in {entry.name: entry for entry in [*self._catalog.entries(LOCAL_ACCOUNT), *self._site.store.entries()]}.values():
             self._add(entry.name)
         living = {name for process in await self._adopt() for name in (process.instance, process.memo.get("host"))}
@@ -342,7 +345,7 @@ class Manager:
     async def _sweep(self, gone: list[Path]) -> None:
         """Directories of instances that ended while nobody was there to clear up."""
         for path in gone:
-            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+            await asyncio.to_thread(remove, path)
 
     # ---- metrics
 

@@ -121,7 +121,7 @@ def _of_current(model: Model, site: Site) -> str:
         case State.ASLEEP:
             return "It sleeps: its process waits without device memory. The next request wakes it."
         case State.CANCELLING | State.UNWANTED | State.DRAINING | State.STOPPING:
-            return f"It stops: {_cause(current)}. {in_flight(current)} requests still run."
+            return f"It stops: {current.life.ending.reason or _cause(current)}. {in_flight(current)} requests still run."
         case State.FAILED:
             return _of_failed(current, site)
 
