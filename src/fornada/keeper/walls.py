@@ -160,8 +160,12 @@ class Walls:
         with _released_on_failure(enclosure):
             shown = self._shown(command.sandbox, {})
             enclosure.landlock = shown.landlock
-            plan = Plan(namespaces=self._namespaces(Network.NONE), root=shown.root)
-            enclosure.behind = Behind(plan, shown.descriptors, self._keeper)
+            enclosure.behind = Behind(Plan(), shown.descriptors, self._keeper)
+            # To join one takes the kernel milliseconds, since all of the machine's processors have to hear of it.
+            descriptors = (*shown.descriptors, *self._grouped(enclosure, command))
+            cgroups = tuple(range(len(shown.descriptors), len(descriptors)))
+            plan = Plan(cgroups=cgroups, namespaces=self._namespaces(Network.NONE), root=shown.root)
+            enclosure.behind = Behind(plan, descriptors, self._keeper)
         return enclosure
 
     def complete(self, enclosure: Enclosure, name: str, command: Command, *, beside: Sandbox, block: Block) -> None:
@@ -222,10 +226,13 @@ class Walls:
         enclosure.behind = Behind(plan, tuple(joins), self._keeper)
 
     def _grouped(self, enclosure: Enclosure, command: Command) -> list[int]:
-        """A cgroup of its own, where there are any: descriptors to join it by."""
+        """A cgroup of its own, where there are any: descriptors to join it by. A spare is in its own already."""
         if self._tree is None:
             return []
         bounds = Bounds(memory_bytes=command.limits.memory_bytes, cpus=command.sandbox.cpus, pids=command.limits.processes)
+        if enclosure.group is not None:
+            enclosure.group.bound(bounds)
+            return []
         enclosure.group = group = self._tree.create(enclosure.name, bounds)
         if group.oom >= 0:
             self._loop.watch(group.oom, lambda: self._out_of_memory(enclosure), group.oom_events)

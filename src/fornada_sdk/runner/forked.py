@@ -70,7 +70,9 @@ def become(order: Mapping[str, Any], descriptors: Sequence[int], *, zygote: int)
 
 def _wait_for_a_model(order: Mapping[str, Any], descriptors: Sequence[int], keeper: Channel) -> tuple[dict[str, Any], list[Message]]:
     """TAKE's fields, and the messages that came behind it. Nothing of the model's runs before its walls stand."""
-    halfway = enter.begin(plan_json.load(order["plan"]), descriptors, parent=ZYGOTE_FD)
+    first = plan_json.load(order["plan"])
+    enter.join(first, descriptors)
+    halfway = enter.begin(first, descriptors, parent=ZYGOTE_FD)
     reseed()
     with contextlib.suppress(OSError):
         syscalls.set_name("fornada-spare")

@@ -52,6 +52,12 @@ def enter(plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Don
     _carry_out(_last_steps(plan, descriptors, parent, halfway), done)
 
 
+def join(plan: Plan, descriptors: Sequence[int]) -> None:
+    """The cgroups alone, for a spare that is in its own before it has a model. Raises EnterFailed."""
+    _check(plan, descriptors)
+    _carry_out([("join the cgroups", lambda: _join(plan, descriptors))], lambda step: None)
+
+
 def begin(plan: Plan, descriptors: Sequence[int], *, parent: int = -1, done: Done = lambda step: None) -> Halfway:
     """The first half, for a spare that waits: tie, namespaces, loopback, and a root that can still be added to.
 
