@@ -116,9 +116,24 @@ class Control:
             text += piece
         return {"bytes": len(text), "text": text[:1000].decode()}
 
+    async def do_line(self, instance):
+        """The next line that it prints, or what it printed before its end."""
+        text = b""
+        while not text.endswith(b"\n"):
+            try:
+                piece = os.read(self.processes[instance].output, 1)
+            except BlockingIOError:
+                await asyncio.sleep(0.005)
+                continue
+            if not piece:
+                break
+            text += piece
+        return text.decode()
+
     async def do_exited(self, instance):
         end = await self.processes[instance].exited()
-        return {"code": end.code, "signal": end.signal, "max_rss_bytes": end.max_rss_bytes, "cpu_s": end.cpu_s}
+        told = {"code": end.code, "signal": end.signal, "max_rss_bytes": end.max_rss_bytes, "cpu_s": end.cpu_s}
+        return {**told, **({"over_memory": True} if end.over_memory else {})}
 
     async def do_signal(self, instance, number):
         self.processes[instance].signal(number)

@@ -1,0 +1,74 @@
+"""What the kernel and the node's folders hold for a node's walls: what must be the same before and after, and nothing at the end."""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from fornada.keeper.cgroups.tree import node_name
+from fornada.keeper.levels import Level
+from tests.bounds import bound
+from tests.harness.processes import descriptors
+
+CGROUPS = Path("/sys/fs/cgroup")
+LACKING = """
+import sys
+from fornada.keeper import levels, probes
+print("; ".join(map(str, levels.missing(probes.look(), levels.Level(sys.argv[1])))))
+"""  # in a process of one thread
+
+
+class Held(NamedTuple):
+    """Of one node, at rest."""
+
+    descriptors: tuple[int, ...]
+    """Of the keeper and of the control plane."""
+    mounts: int
+    """In the keeper's mount namespace."""
+    groups: frozenset[str]
+    views: frozenset[str]
+    """Files in run/limits, which only the keeper sees."""
+    scratch: frozenset[str]
+
+
+def held(data_dir: Path, keeper: int, *others: int) -> Held:
+    root = Path(f"/proc/{keeper}/root")
+    return Held(
+        tuple(descriptors(pid) for pid in (keeper, *others)),
+        len(Path(f"/proc/{keeper}/mountinfo").read_text().splitlines()),
+        frozenset(str(path) for path in groups(data_dir)),
+        _names(Path(f"{root}{data_dir}/run/limits")),
+        _names(data_dir / "scratch"),
+    )
+
+
+def groups(data_dir: Path) -> list[Path]:
+    """Cgroup folders of instances, whatever hierarchy they are in."""
+    return [path for top in tops(data_dir) for path in top.iterdir() if path.is_dir() and path.name.startswith("i-")]
+
+
+def tops(data_dir: Path) -> list[Path]:
+    """The node's own folders among the cgroups."""
+    name = node_name(data_dir)
+    return [Path(folder) / name for folder, below, _ in os.walk(CGROUPS) if name in below]
+
+
+def uid(pid: int) -> int:
+    """Of a process, as it is called out here."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("Uid:")]
+    return int(line.split()[1])
+
+
+@functools.cache
+def lacking(level: Level) -> str:
+    """Why this machine doesn't offer the level to who runs the tests; empty where it does."""
+    done = subprocess.run([sys.executable, "-I", "-c", LACKING, level], capture_output=True, text=True, timeout=bound(30), check=True)
+    return done.stdout.strip()
+
+
+def _names(folder: Path) -> frozenset[str]:
+    names: Collection[str] = os.listdir(folder) if folder.is_dir() else ()
+    return frozenset(names)
