@@ -72,6 +72,8 @@ def why(model: Model, site: Site) -> dict[str, Any]:
             "host": current.runner.host if current.runner is not None else "",
             "others": site.hosts.others(current.runner.id) if current.runner is not None else 0,
             "alone_because": current.alone_because,
+            "start": current.runner.process.start if current.runner is not None else "",
+            "zygote": site.zygotes.why(current.runner.id) if current.runner is not None else None,
         },
         "loads": model.loads,
         "load_attempts": model.attempts,
@@ -208,6 +210,7 @@ def instance_view(instance: Instance) -> dict[str, Any]:
         "loads": runner.load_count,
         "version": instance.version.digest,
         "host": runner.host,
+        "start": runner.process.start,
     }
 
 
