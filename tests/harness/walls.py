@@ -12,6 +12,7 @@ from fornada.keeper.cgroups.tree import node_name
 from fornada.keeper.levels import Level
 from tests.bounds import bound
 from tests.harness.processes import descriptors
+from tests.harness.waiting import until
 
 CGROUPS = Path("/sys/fs/cgroup")
 LACKING = """
@@ -43,6 +44,19 @@ def held(data_dir: Path, keeper: int, *others: int) -> Held:
         _names(Path(f"{root}{data_dir}/run/limits")),
         _names(data_dir / "scratch"),
     )
+
+
+def at_rest(data_dir: Path, keeper: int, *others: int) -> Held:
+    """The same, once it doesn't change for a moment: what ended may still be on its way out."""
+    before = held(data_dir, keeper, *others)
+
+    def settled() -> bool:
+        nonlocal before
+        last, before = before, held(data_dir, keeper, *others)
+        return last == before
+
+    until(settled, within_s=5, what="what the node holds stays the same", every_s=0.2)
+    return before
 
 
 def groups(data_dir: Path) -> list[Path]:

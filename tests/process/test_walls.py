@@ -15,7 +15,7 @@ from fornada.keeper.levels import Level
 from tests.bounds import count
 from tests.harness.processes import Process, all_gone, descendants
 from tests.harness.waiting import until
-from tests.harness.walls import groups, held, lacking, tops, uid
+from tests.harness.walls import at_rest, groups, held, lacking, tops, uid
 from tests.process.tree import Tree
 from tests.security.sandbox.cage import everybodys_python
 
@@ -280,8 +280,7 @@ def test_a_child_that_can_t_have_its_walls_is_refused_in_one_line(stage: Callabl
     missing, program = str(st.folder / "missing"), str(shutil.copy("/bin/true", st.secret / "program"))
     assert "pid" in st.tree.ask("spawn", instance="b", argv=[program], sandbox=st.sandbox(files=[[program, "read"]]))
     st.tree.ask("forget", instance="b")
-    until(lambda: len(descendants(st.tree.keeper_pid())) == 2, within_s=3, what="the control plane and the first child")
-    before = held(st.tree.data, st.tree.keeper_pid())
+    before = at_rest(st.tree.data, st.tree.keeper_pid())
     orders: list[tuple[dict[str, Any], str]] = [
         ({"sandbox": {"files": [[missing, "read"]]}}, missing),
         ({"sandbox": st.sandbox(), "argv": [program]}, program),  # it fails in the child
@@ -373,7 +372,8 @@ def test_hundreds_of_children_in_a_row_leave_nothing(stage: Callable[[Level], St
     st.see("first", "say(1)")
     st.end("first")
     keeper, control = st.tree.keeper_pid(), int(st.tree.state()["pid"])
-    before = until(lambda: (now := held(st.tree.data, keeper, control)).groups or now, within_s=3, what="no group is left")
+    before = at_rest(st.tree.data, keeper, control)
+    assert not before.groups and not before.views
     limits = {"memory_bytes": 64 * MIB, "processes": 20}
     for number in range(count(200 if level is Level.FULL else 60, long=1000)):
         pid = st.tree.spawn(f"i{number}", argv=["/bin/sleep", "600"], sandbox=st.sandbox(cpus=0.5), limits=limits)
