@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fornada_sdk.wire.framing import MAX_PACKET, frame, frames, pack
+from fornada_sdk.wire.arena import PLACE
+from fornada_sdk.wire.framing import MAX_PACKET, STORED, frame, frames, pack
 from fornada_sdk.wire.messages import CREDIT_BODY, OK_HEAD, Kind, encode, invoke_head, with_head
 
 FOLDER = Path(__file__).parent / "golden"
@@ -88,6 +89,7 @@ EXAMPLES: Sequence[Example] = (
             "pid": 4711,
             "state": "loading",
             "in_flight": [],
+            "arenas": True,
             "progress": {"phase": "loading", "text": "weights", "fraction": 0.5},
         },
     ),
@@ -102,6 +104,7 @@ EXAMPLES: Sequence[Example] = (
             "pid": 4711,
             "state": "ready",
             "in_flight": [ID],
+            "arenas": True,
             **READY,
             "booked": {"cuda:0": 1048576},
         },
@@ -116,6 +119,11 @@ EXAMPLES: Sequence[Example] = (
     ),
     _raw("answer_ok", "the usual answer: an empty head", [frame(Kind.ANSWER, ID, with_head(OK_HEAD) + b'{"echo":1}')]),
     _raw("answer_bytes", "an answer with a type, headers and usage", [frame(Kind.ANSWER, ID, with_head(encode(FULL_HEAD)) + b"\x89PNG")]),
+    _raw(
+        "answer_stored",
+        "an answer whose body of 150,000 bytes lies at 65536 in the answers' file",
+        [frame(Kind.ANSWER, ID, with_head(encode({"type": OCTETS})) + PLACE.pack(65536, 150_000), flags=STORED)],
+    ),
     _raw("answer_refused", "model code raised BadRequest", [frame(Kind.ANSWER, ID, with_head(encode(REFUSED_HEAD)))]),
     _raw("stream", "a stream begins", [frame(Kind.STREAM, ID, with_head(OK_HEAD))]),
     _raw(
@@ -140,12 +148,23 @@ EXAMPLES: Sequence[Example] = (
         "JSON and a binary field",
         [frame(Kind.INVOKE, ID, invoke_head(encode(PARTS_HEAD), 0.5) + b'{"prompt": "x"}\x89PNG')],
     ),
+    _raw(
+        "invoke_stored",
+        "a request whose body of 150,000 bytes lies at 65536 in the requests' file",
+        [frame(Kind.INVOKE, ID, invoke_head(encode(INVOKE_HEAD), 30.0) + PLACE.pack(65536, 150_000), flags=STORED)],
+    ),
     _raw("cancel", "the caller has gone", [frame(Kind.CANCEL, ID)]),
     _raw("ack", "two answers have arrived", [frame(Kind.ACK, 0, ID.to_bytes(8, "little") + (ID + 1).to_bytes(8, "little"))]),
     _raw("credit", "64 KiB of a stream were taken", [frame(Kind.CREDIT, ID, CREDIT_BODY.pack(65536))]),
     _json("stop", "no new work", Kind.STOP, {"grace_s": 2.5}),
     _json("booked", "granted", Kind.BOOKED, {"ok": True, "message": ""}, id=1),
+    _raw("trim", "give back what the answers' file doesn't need", [frame(Kind.TRIM, 0)]),
     # both ways
+    Example(
+        "arena",
+        "the requests' file: announced, passed, and taken by the runner",
+        [frame(Kind.ARENA, 0, encode(said)) for said in ({}, {"requests": 41943040}, {"requests": 41943040})],
+    ),
     _raw(
         "parts",
         "a body of 150,000 bytes",

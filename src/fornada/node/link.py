@@ -19,6 +19,7 @@ import msgspec
 from fornada.core.errors import FornadaError, InternalFault
 from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
+from fornada.node.arenas import LONG_BYTES, Arenas
 from fornada.node.bodies import HEAD_BYTES, Bodies
 from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call
 from fornada.node.ears import Ears
@@ -26,7 +27,8 @@ from fornada.node.heads import object_of, refusal_of, short_head
 from fornada.node.life_words import LifeWords
 from fornada.node.outbox import Outbox
 from fornada.telemetry.metrics import Spread
-from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MAX_PAYLOAD, MORE, ProtocolError, frame, frames
+from fornada_sdk.wire.arena import PLACE
+from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MAX_PAYLOAD, MORE, STORED, ProtocolError, frame, frames
 from fornada_sdk.wire.messages import (
     CREDIT_BODY,
     INVOKE_PREFIX,
@@ -65,10 +67,13 @@ class Link:
         ears: Ears,
         service_s: deque[float],
         runner_s: Spread,
+        max_body: int,
         now: Callable[[], Instant],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Times from sending to answer go to `service_s` (the last ones, for predictions) and to `runner_s` (the metric)."""
+        """`max_body`: bytes of the longest request. Times from sending to answer go to `service_s` (the last ones, for predictions) and
+        to `runner_s` (the metric).
+        """
         self._fd = descriptor
         self._ears = ears
         self._service_s = service_s
@@ -91,6 +96,7 @@ class Link:
         self.open = True
         """False after a fault, the runner's end of the socket, or `close`."""
         self._outbox = Outbox(descriptor, is_open=lambda: self.open, on_room=ears.freed, loop=loop)
+        self._arenas = Arenas(descriptor, outbox=self._outbox, most_bytes=max_body, under_way=self.calls.__contains__, loop=loop)
         loop.add_reader(descriptor, self._readable)
 
     # ---- sending
@@ -125,7 +131,14 @@ class Link:
                 else:
                     outbox.flush_soon()
                 return
-        for piece in frames(_INVOKE_KIND, _PART_KIND, call.id, invoke_head(head, call.deadline - now), body):
+        prefix = invoke_head(head, call.deadline - now)
+        length = sum(map(len, body))
+        if length > LONG_BYTES and len(prefix) < LONG_BYTES // 2:
+            place = self._arenas.place(call.id, body, length)
+            if place is not None:
+                self._outbox.put(frame(_INVOKE_KIND, call.id, prefix + place, flags=STORED))
+                return
+        for piece in frames(_INVOKE_KIND, _PART_KIND, call.id, prefix, body):
             self._outbox.put(piece)
 
     def abandon(self, call: Call) -> None:
@@ -171,6 +184,7 @@ class Link:
         """No call may be live any more. The descriptor stays open."""
         self._outbox.close()
         self._deafen()
+        self._arenas.close()
         self.calls.clear()
         self.foreign.clear()
         self.live = 0
@@ -250,6 +264,8 @@ class Link:
                     self._item(part, request, packet[begin:at])
                 elif flags & MORE or kind == _PART_KIND:
                     self._assemble(kind, flags, part, request, packet[begin:at], now)
+                elif flags & STORED:
+                    self._stored(kind, request, packet[begin:at], now)
                 else:
                     self._hear(kind, part, request, packet[begin:at], now)
             self._outbox.bound_acks()
@@ -283,6 +299,21 @@ class Link:
             self._unheard(whole.kind, request)
         else:
             self._hear(whole.kind, whole.part, request, whole.payload, now)
+            if whole.kind == _ANSWER_KIND:
+                self._arenas.came_in_parts()
+
+    def _stored(self, kind: int, request: int, payload: bytes, now: Instant) -> None:
+        """An answer whose body lies in a file."""
+        place = len(payload) - PLACE.size
+        if kind != _ANSWER_KIND or place < 0:
+            raise ProtocolError(f"request {request}: a message of kind {kind} in a file")
+        head, rest = split_head(payload[:place])
+        if rest:
+            raise ProtocolError(f"request {request}: an answer in two places")
+        if self._is_awaited(request):
+            self._speech(kind, request, head, self._arenas.answer(payload[place:]), now)
+        else:
+            self._unheard(kind, request)
 
     def _unheard(self, kind: int, request: int) -> None:
         """The end of a long message that was thrown away, since nobody waited for it when it began."""
@@ -300,17 +331,22 @@ class Link:
         match kind:
             case Kind.ITEM:
                 self._item(part, request, payload)
-            case Kind.ANSWER | Kind.STREAM | Kind.END:
-                self._speech(kind, request, payload, now)
+            case Kind.ANSWER | Kind.STREAM:
+                self._speech(kind, request, *split_head(payload), now)
+            case Kind.END:
+                self._speech(kind, request, payload, b"", now)
             case Kind.BOOK:
                 self._ears.asked(request, object_of(payload))
             case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED:
-                self._life.hear(kind, payload)
+                message = self._life.hear(kind, payload)
+                if kind == Kind.HELLO:
+                    self._arenas.spoken = message.get("arenas") is True
+            case Kind.ARENA:
+                self._arenas.confirmed(object_of(payload))
             case _:
                 raise ProtocolError(f"a message of kind {kind} from a runner")
 
-    def _speech(self, kind: int, request: int, payload: bytes, now: Instant) -> None:
-        head, body = (payload, memoryview(b"")) if kind == Kind.END else split_head(payload)
+    def _speech(self, kind: int, request: int, head: bytes, body: bytes | memoryview, now: Instant) -> None:
         if len(head) > HEAD_BYTES:
             raise ProtocolError(f"request {request}: a head of {len(head)} bytes")
         said = _OK if head == OK_HEAD else _HEADS.decode(head)
@@ -343,7 +379,7 @@ class Link:
         self._outbox.acks.append(call.id)
         call.state = DONE
 
-    def _end(self, call: Call, said: AnswerHead, body: memoryview, error: FornadaError | None, now: Instant) -> None:
+    def _end(self, call: Call, said: AnswerHead, body: bytes | memoryview, error: FornadaError | None, now: Instant) -> None:
         streamed = call.state is STREAMING
         call.state = DONE
         call.wheel.discard(call)

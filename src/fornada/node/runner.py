@@ -77,12 +77,21 @@ class Runner:
         self._site = site
         self._serving = serving
         runner_s = site.telemetry.metrics.request_seconds.at(owner.model, "runner")
-        self.link = Link(process.link, ears=self, service_s=service_s, runner_s=runner_s, now=site.now, loop=site.loop)
+        self.link = Link(
+            process.link,
+            ears=self,
+            service_s=service_s,
+            runner_s=runner_s,
+            max_body=serving.max_body,
+            now=site.now,
+            loop=site.loop,
+        )
         self.output = OutputReader(
             process.output,
             model=owner.model,
             instance=process.instance,
             outputs=site.telemetry.outputs,
+            crowd=site.crowd,
             wall=site.clock.wall,
             loop=site.loop,
         )

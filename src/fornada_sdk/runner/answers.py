@@ -11,6 +11,7 @@ from fornada_sdk.api import BadRequest, OutOfDeviceMemory, Response
 from fornada_sdk.api_request import JSON_TYPE
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.encoding import head_json, to_json
+from fornada_sdk.runner.long_answer import LongAnswer, Outgoing, is_long
 from fornada_sdk.wire.framing import HEADER, MAX_PAYLOAD, frames
 from fornada_sdk.wire.messages import OK_HEAD, Kind, with_head
 
@@ -49,7 +50,7 @@ class Piece:
         """What AnswerHead has to say about it; empty for plain JSON."""
 
 
-def ok_frames(call: Call, result: Any, run_s: float) -> list[bytes]:
+def ok_frames(call: Call, result: Any, run_s: float) -> Outgoing:
     """The ANSWER for a result that is no stream. Raises TypeError or ValueError where it can't be sent."""
     if type(result) is dict or type(result) is list:
         data, nonfinite = to_json(result)
@@ -178,12 +179,12 @@ def _text(error: BaseException) -> str:
         return ""
 
 
-def error_frames(call: Call, error: BaseException, run_s: float) -> list[bytes]:
+def error_frames(call: Call, error: BaseException, run_s: float) -> Outgoing:
     """The ANSWER for an exception from model code."""
     return _frames(call, {**error_head(error), **noted(call, run_s)}, b"")
 
 
-def cancelled_frames(call: Call, message: str) -> list[bytes]:
+def cancelled_frames(call: Call, message: str) -> Outgoing:
     """The last word about a call whose caller has gone: END where a stream was begun, else ANSWER."""
     head: dict[str, Any] = {"status": "cancelled"}
     if message:
@@ -199,6 +200,8 @@ def end_frames(call: Call, head: dict[str, Any]) -> list[bytes]:
     return list(frames(Kind.END, Kind.PART, call.id, b"", [head_json(head)]))
 
 
-def _frames(call: Call, head: dict[str, Any], data: bytes) -> list[bytes]:
+def _frames(call: Call, head: dict[str, Any], data: bytes) -> Outgoing:
     prefix = with_head(head_json(head) if head else OK_HEAD)
+    if is_long(prefix, data):
+        return [LongAnswer(call.id, prefix, data)]
     return list(frames(Kind.ANSWER, Kind.PART, call.id, prefix, [data]))

@@ -11,10 +11,13 @@ import time
 from typing import Any, Callable
 
 from fornada_sdk.api_context import Instance
+from fornada_sdk.runner.arenas import Arenas, receive
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.encoding import head_json
-from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MORE, Assembler, ProtocolError, frames
-from fornada_sdk.wire.messages import INVOKE_PREFIX, Kind
+from fornada_sdk.runner.long_answer import LongAnswer, Outgoing
+from fornada_sdk.wire.arena import PLACE
+from fornada_sdk.wire.framing import HEADER, HEADER_SIZE, MAX_PACKET, MORE, STORED, Assembler, ProtocolError, frames
+from fornada_sdk.wire.messages import INVOKE_PREFIX, Kind, decode
 
 LATE_S = 0.25
 """A deadline is the control plane's to keep, which then sends CANCEL; only if none has come by now, it is kept here."""
@@ -48,6 +51,10 @@ class Attachment:
         self._queue: collections.deque[bytes] = collections.deque()
         self._stuck: bytes | None = None
         self._sending = threading.Lock()
+        self._recv: Callable[[int], bytes] = sock.recv
+        self._descriptors: list[int] = []
+        """They came with a packet that was announced to bring some."""
+        self.arenas: Arenas | None = None
         self.fd = sock.fileno()
         self.epoch = epoch
         self.open = True
@@ -60,7 +67,7 @@ class Attachment:
         """Hands on what has arrived, without waiting. Raises Detached at the end, ProtocolError for what is no message."""
         for _ in range(PACKETS_A_TURN):
             try:
-                packet = self._sock.recv(MAX_PACKET)
+                packet = self._recv(MAX_PACKET)
             except BlockingIOError:
                 return
             except ConnectionResetError:
@@ -84,7 +91,7 @@ class Attachment:
             stop = at + length
             if stop > end:
                 raise ProtocolError(f"a frame of {length} bytes in the {end - at} that are left of its packet")
-            if kind == _INVOKE and not flags & MORE:
+            if kind == _INVOKE and not flags:
                 on_call(self._call(packet, at, stop, request, now))
             elif kind == _PART:
                 whole = self._assembler.continued(flags, part, request, packet[at:stop])
@@ -96,6 +103,8 @@ class Attachment:
                         on_message(kind, request, payload)
             elif flags & MORE:
                 self._assembler.opened(kind, part, request, packet[at:stop])
+            elif flags & STORED:
+                on_call(self._stored_call(kind, packet, at, stop, request, now))
             else:
                 on_message(kind, request, packet[at:stop])
             at = stop
@@ -111,9 +120,45 @@ class Attachment:
         deadline = now + left_s + LATE_S if left_s > 0 else 0.0
         return Call(request, buffer[head:body], buffer[body:stop], deadline, self, self._instance)
 
+    def _stored_call(self, kind: int, packet: bytes, at: int, stop: int, request: int, now: float) -> Call:
+        place = stop - PLACE.size
+        if kind != _INVOKE or place < at or self.arenas is None:
+            raise ProtocolError(f"request {request}: a message of kind {kind} in a file that there isn't")
+        call = self._call(packet, at, place, request, now)
+        if call.raw:
+            raise ProtocolError(f"request {request}: a body in two places")
+        call.raw = self.arenas.read(packet[place:stop])
+        return call
+
+    # ---- arenas ---------------------------------------------------------------------------------------------------------------
+
+    def hear_arena(self, payload: bytes | memoryview) -> None:
+        """ARENA: descriptors come with the next packet, or came with this one. Raises ProtocolError, ValueError."""
+        message = decode(payload)
+        if not message:
+            self._recv = self._receive_descriptors
+            return
+        descriptors, self._descriptors = self._descriptors, []
+        if self.arenas is None:
+            self.arenas = Arenas()
+        answer = self.arenas.given(message, descriptors)
+        if answer:
+            self.send_json(Kind.ARENA, answer)
+
+    def trim(self) -> None:
+        """TRIM. `telling` is held."""
+        if self.arenas is not None:
+            self.arenas.trim()
+
+    def _receive_descriptors(self, size: int) -> bytes:
+        packet, descriptors = receive(self._sock)
+        self._recv = self._sock.recv
+        self._descriptors += descriptors
+        return packet
+
     # ---- sending --------------------------------------------------------------------------------------------------------------
 
-    def send(self, messages: list[bytes]) -> None:
+    def send(self, messages: Outgoing) -> None:
         """Queues frames, in order, and sends what the socket takes; several small ones share a packet. Never waits or raises."""
         self.queue(messages, sum(map(len, messages)))
         self.flush()
@@ -121,12 +166,26 @@ class Attachment:
     def send_json(self, kind: Kind, payload: dict[str, Any], request: int = 0) -> None:
         self.send(list(frames(kind, Kind.PART, request, head_json(payload), ())))
 
-    def queue(self, messages: list[bytes], size: int) -> None:
+    def queue(self, messages: Outgoing, size: int) -> None:
         """As `send`, for a sender that has more to come and calls `flush` itself; `size` is the frames' bytes."""
         if self.open:
+            if size > MAX_PACKET:
+                messages = self._framed(messages)
+                size = sum(map(len, messages))
             # Counted before they can be sent: another thread that empties the queue sets the count to 0, and has the last word.
             self.waiting += size
-            self._queue.extend(messages)
+            self._queue.extend(messages)  # type: ignore[arg-type]  # a LongAnswer is longer than a packet: all are frames
+
+    def _framed(self, messages: Outgoing) -> list[bytes]:
+        """Long answers lie in the file, or go in parts. `telling` is held where there may be one."""
+        framed: list[bytes] = []
+        for message in messages:
+            if not isinstance(message, LongAnswer):
+                framed.append(message)
+                continue
+            place = None if self.arenas is None else self.arenas.lend(message.request, message.body)
+            framed.extend(message.parts() if place is None else [message.stored(place)])
+        return framed
 
     def flush(self) -> None:
         """Sends what waits, as far as the socket takes it."""
@@ -192,8 +251,17 @@ class Attachment:
         with self._sending:
             self._discard()
             self._sock.close()
+        self._close_files()
 
     def close_in_child(self) -> None:
         """In a process that model code forked: the lock may be held by a thread that isn't there."""
         self.open = False
         os.close(self._sock.detach())
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = []
+        if self.arenas is not None:
+            self.arenas.close()

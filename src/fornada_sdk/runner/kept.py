@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     from fornada_sdk.runner.attachment import Attachment
+    from fornada_sdk.runner.long_answer import Outgoing
 
 MOST_BYTES = 64 * 1024 * 1024
 ENTRY_BYTES = 256
@@ -17,12 +18,12 @@ class Kept:
 
     def __init__(self, dropped: Callable[[int, int], None], most_bytes: int = MOST_BYTES) -> None:
         """`dropped(id, bytes)` is told of each answer that had to be forgotten for want of room."""
-        self._entries: dict[int, tuple[Attachment, list[bytes], int]] = {}
+        self._entries: dict[int, tuple[Attachment, Outgoing, int]] = {}
         self._bytes = 0
         self._dropped = dropped
         self._most_bytes = most_bytes
 
-    def keep(self, request: int, messages: list[bytes], size: int, home: Attachment) -> None:
+    def keep(self, request: int, messages: Outgoing, size: int, home: Attachment) -> None:
         """Until `acknowledge`; `size` is the frames' bytes. The oldest go where there is no room; the newest stays, however large."""
         size += ENTRY_BYTES
         self._entries[request] = (home, messages, size)
@@ -38,7 +39,7 @@ class Kept:
         if entry is not None:
             self._bytes -= entry[2]
 
-    def move(self, successor: Attachment) -> list[tuple[int, list[bytes]]]:
+    def move(self, successor: Attachment) -> list[tuple[int, Outgoing]]:
         """Gives what belongs to control planes that have gone to `successor`; (id, frames) of each, in order."""
         moved = []
         for request, (home, messages, size) in self._entries.items():

@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from fornada_sdk.api_context import Instance
@@ -30,6 +31,7 @@ from fornada_sdk.runner.booking import Bookings
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.encoding import head_json
 from fornada_sdk.runner.kept import Kept
+from fornada_sdk.runner.long_answer import Outgoing
 from fornada_sdk.wire.channel import Channel, ChannelClosed, Message, widen
 from fornada_sdk.wire.framing import ProtocolError, frames
 from fornada_sdk.wire.messages import CREDIT_BODY, WIRE_VERSION, Kind, decode
@@ -154,8 +156,11 @@ class Session:
             if len(payload) % 8:
                 raise ProtocolError(f"an ACK of {len(payload)} bytes")
             with self.telling:
-                for acknowledged in memoryview(payload).cast("Q"):
+                answers = memoryview(payload).cast("Q")
+                for acknowledged in answers:
                     self._kept.acknowledge(acknowledged)
+                if attachment.arenas is not None:
+                    attachment.arenas.acknowledged(answers)
         elif kind == Kind.CREDIT:
             if len(payload) != CREDIT_BODY.size:
                 raise ProtocolError(f"a CREDIT of {len(payload)} bytes")
@@ -168,6 +173,12 @@ class Session:
             self._asked_to_stop(decode(payload))
         elif kind == Kind.BOOKED:
             self.bookings.booked(request, decode(payload))
+        elif kind == Kind.ARENA:
+            with self.telling:
+                attachment.hear_arena(payload)
+        elif kind == Kind.TRIM:
+            with self.telling:
+                attachment.trim()
         else:
             raise ProtocolError(f"a message of kind {kind} from a control plane")
 
@@ -217,6 +228,7 @@ class Session:
                 "pid": self._instance.pid,
                 "state": self.state.value,
                 "in_flight": in_flight,
+                "arenas": True,
                 **self._facts,
                 **self.bookings.facts(),
             }
@@ -294,13 +306,13 @@ class Session:
                 if attachment.waiting < MOST_PROGRESS_BYTES:
                     attachment.send_json(Kind.PROGRESS, payload)
 
-    def finish(self, call: Call, messages: list[bytes]) -> None:
+    def finish(self, call: Call, messages: Outgoing) -> None:
         """The call's ANSWER or END: sent to its home, kept until it is acknowledged. A second one is ignored."""
         for home in self.file([(call, messages)]):
             home.flush()
         self.wake_if_ended()
 
-    def file(self, answers: list[tuple[Call, list[bytes]]]) -> list[Attachment]:
+    def file(self, answers: Sequence[tuple[Call, Outgoing]]) -> list[Attachment]:
         """As `finish`, for several, without the sending: the caller flushes what is returned."""
         homes: list[Attachment] = []
         with self.telling:

@@ -147,10 +147,9 @@ class Stream:
         """Model code raised, or yielded what can't be sent."""
         run_s = time.monotonic() - self._began
         if self._call.streamed:
-            messages = end_frames(self._call, {**error_head(error), **noted(self._call, run_s)})
+            self._session.finish(self._call, end_frames(self._call, {**error_head(error), **noted(self._call, run_s)}))
         else:
-            messages = error_frames(self._call, error, run_s)
-        self._session.finish(self._call, messages)
+            self._session.finish(self._call, error_frames(self._call, error, run_s))
 
 
 def pump(stream: Stream, call: Call, wait: Wait) -> None:

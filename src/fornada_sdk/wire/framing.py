@@ -4,7 +4,7 @@ A packet holds one or more whole frames and is at most MAX_PACKET bytes. A frame
 
     length   u32   bytes of the payload
     kind     u8    wire.messages.Kind
-    flags    u8    MORE: further parts of the same body follow under the same id
+    flags    u8    MORE: further parts of the same body follow under the same id; STORED: the body lies in a file (wire.arena)
     part     u32   number of this part (0 is the frame that opens the body), or the sequence number of a stream's item
     id       u64   the request's id, 0 where a message belongs to no request
 
@@ -21,6 +21,7 @@ HEADER = struct.Struct("<IBBxxIQ")
 HEADER_SIZE = HEADER.size
 MAX_PAYLOAD = MAX_PACKET - HEADER_SIZE
 MORE = 1
+STORED = 2
 
 Buffer = Union[bytes, bytearray, memoryview]
 Frame = tuple[int, int, int, int, memoryview]  # kind, flags, part, id, payload

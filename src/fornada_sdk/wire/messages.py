@@ -34,12 +34,14 @@ class Kind(enum.IntEnum):
 
     # runner -> control plane
     # HELLO comes first and once: JSON wire, release, instance, pid, state (loading|ready|failed|stopping), in_flight: the ids whose
-    # ANSWER or END is still to come on this channel, booked: {device: bytes} if any, and progress, or READY's or FAILED's fields
+    # ANSWER or END is still to come on this channel, booked: {device: bytes} if any, arenas: true where it knows ARENA, TRIM and STORED,
+    # and progress, or READY's or FAILED's fields
     HELLO = 1
     PROGRESS = 2  # JSON: phase (loading|warming), text, fraction (0..1 or null)
     READY = 3  # JSON: load_s, warmup_s, streaming, tensors: {inputs, outputs}, pipelining: requests that may be under way at once
     FAILED = 4  # JSON: reason, kind (load|warmup|memory), detail
-    ANSWER = 5  # u32 + head JSON + body; head {} means status ok, type application/json
+    # u32 + head JSON + body; head {} means status ok, type application/json. STORED: instead of the body where it lies, as in INVOKE
+    ANSWER = 5
     STREAM = 6  # u32 + head JSON: a stream begins; ITEMs and one END follow
     ITEM = 7  # bytes of one item; part = number of the item from 0
     END = 8  # JSON: status ok, or an ANSWER's error head
@@ -51,7 +53,11 @@ class Kind(enum.IntEnum):
     CREDIT = 19  # u32: bytes of the stream that were taken
     STOP = 20  # JSON: grace_s: how long what runs may go on before it is cancelled. Also from the keeper, to a member of a host
     BOOKED = 21  # JSON: ok, message; id as in BOOK
+    TRIM = 22  # empty: the memory of the answers' file in which no answer lies is to go back to the kernel
     # both ways
+    # JSON. To the runner: {} says that the next packet brings descriptors, and {requests: bytes} or {answers: bytes} in that packet which
+    # file its one is (wire/arena.py). From the runner: {requests: bytes}: it has it, so that INVOKE may be STORED
+    ARENA = 31
     PART = 32  # bytes: the next part of the body that id has open
     # keeper -> runner
     ASSIGN = 48  # JSON: see Assignment in fornada_sdk/runner/assignment.py; descriptor: the outbound channel, where it names hosts

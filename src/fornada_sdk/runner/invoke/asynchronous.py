@@ -16,6 +16,7 @@ from fornada_sdk.runner.attachment import Attachment
 from fornada_sdk.runner.batch import BatchContext
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.invoke.servable import Batching, Servable, checked_outputs, settled
+from fornada_sdk.runner.long_answer import Outgoing
 from fornada_sdk.runner.session import Session, State
 from fornada_sdk.runner.streams import CREDIT_WAIT_S, Stream, close, is_stream
 
@@ -41,7 +42,7 @@ class Asynchronous:
         self._max_wait_s = batching.wait_s
         self._waiting: collections.deque[Call] = collections.deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gathered: list[tuple[Call, list[bytes]]] = []
+        self._gathered: list[tuple[Call, Outgoing]] = []
         self._unsent: list[Attachment] = []
         """Those for which items of streams lie ready."""
         self._flush_due = False
@@ -277,7 +278,7 @@ class Asynchronous:
 
     # ---- answers --------------------------------------------------------------------------------------------------------------
 
-    def _file(self, call: Call, messages: list[bytes]) -> None:
+    def _file(self, call: Call, messages: Outgoing) -> None:
         """Answers of one turn of the loop go out together."""
         self._gathered.append((call, messages))
         self._flush_soon()

@@ -12,6 +12,7 @@ from fornada_sdk.runner.batch import run_together
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.capture import Lines, end_lines
 from fornada_sdk.runner.invoke.servable import Servable
+from fornada_sdk.runner.long_answer import Outgoing
 from fornada_sdk.runner.session import Session
 from fornada_sdk.runner.streams import Stream, Wait, is_stream, pump
 
@@ -33,7 +34,7 @@ class Synchronous:
         self._handle = servable.handle
         self._instance = instance
         self._wait = wait
-        self._gathered: collections.deque[tuple[Call, list[bytes]]] = collections.deque()
+        self._gathered: collections.deque[tuple[Call, Outgoing]] = collections.deque()
         self._gathered_bytes = 0
         self._gathering_since = 0.0
         self._together = False
@@ -110,7 +111,7 @@ class Synchronous:
         now = time.monotonic()
         self._file(call, cancelled_frames(call, "") if call.cancelled else error_frames(call, error, now - began), began, now)
 
-    def _file(self, call: Call, messages: list[bytes], began: float, now: float) -> None:
+    def _file(self, call: Call, messages: Outgoing, began: float, now: float) -> None:
         self.now = now
         if Lines.unfinished:
             end_lines()
