@@ -26,5 +26,6 @@ def test_every_make_command_in_a_page_exists(page):
 def test_the_folder_table_is_the_tree():
     text = (REPOSITORY / "ARCHITECTURE.md").read_text()
     named = set(re.findall(r"^\| `(src/[^`]+)`", text, re.MULTILINE))
-    there = {path.parent.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.glob("src/fornada/*/__init__.py")}
-    assert named == there | {"src/fornada_sdk"}
+    packages = {path.parent.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.glob("src/**/__init__.py")}
+    assert named <= packages | {"src/fornada/models"}, "a folder that isn't there"
+    assert {folder for folder in packages if folder.count("/") == 2 and folder.startswith("src/fornada/")} <= named
