@@ -346,7 +346,9 @@ class Instance:
         emptied = self._site.hosts.left(runner.id, well=not crashed)
         blameless = bool(runner.host) and crashed and not runner.is_suspect()
         self.host_crashes += bool(runner.host) and crashed and not blameless
-        used = {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}
+        used: dict[str, Any] = {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}
+        if runner.output.dropped:
+            used["lines_dropped"] = runner.output.dropped
         self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **used)
         self._site.devices.ended(runner.id, now=self._site.now())
         self.tell(e.Exited(self._site.now(), self._died_of, blameless))

@@ -30,6 +30,7 @@ from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
 from fornada.node.model import Model
 from fornada.node.outbound import WayOut
+from fornada.node.output import Crowd
 from fornada.node.room import Room
 from fornada.node.scratch import ScratchWatch, folders
 from fornada.node.site import Site
@@ -123,6 +124,7 @@ class Manager:
             hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
             zygotes=Zygotes(zygotes, settings=settings, inherited=inherited or {}, log=telemetry.log, now=clock.now),
             tasks=tasks,
+            crowd=Crowd(),
             scratch=scratch,
             inherited=dict(inherited or {}),
             release=fornada.__version__,

@@ -12,6 +12,7 @@ from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.hosts import Hosts
 from fornada.node.outbound import WayOut
+from fornada.node.output import Crowd
 from fornada.node.room import Room
 from fornada.node.tasks import Tasks
 from fornada.node.zygotes import Zygotes
@@ -38,6 +39,7 @@ class Site:
     hosts: Hosts
     zygotes: Zygotes
     tasks: Tasks
+    crowd: Crowd
     scratch: Path
     """Folder in which every instance gets a directory of its own."""
     inherited: Mapping[str, str]

@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fornada.core.names import ModelName
-from fornada.node.output import CHUNK, OutputReader
+from fornada.node.output import CHUNK, LINES_A_SECOND, LINES_A_TURN, PAUSE_S, READS_A_TURN, Crowd, OutputReader
 from fornada.telemetry import Outputs
 from tests.loops.virtual import VirtualClock, virtual
 
@@ -16,12 +17,14 @@ MODEL = ModelName("@test/a")
 
 
 class Pipe:
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, crowd: Crowd | None = None):
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
         self.outputs = Outputs(folder, wall=VirtualClock().wall, max_bytes=1 << 24)
         loop = asyncio.get_running_loop()
-        self.reader = OutputReader(self.reading, model=MODEL, instance='a-"1"', outputs=self.outputs, wall=VirtualClock().wall, loop=loop)
+        said_by: Any = {"model": MODEL, "instance": 'a-"1"'}
+        outputs, wall = self.outputs, VirtualClock().wall
+        self.reader = OutputReader(self.reading, outputs=outputs, crowd=crowd or Crowd(), wall=wall, loop=loop, **said_by)
 
     def write(self, data: bytes) -> None:
         os.write(self.writing, data)
@@ -100,4 +103,101 @@ async def test_a_flood_is_read_no_faster_than_we_want(folder):
         except BlockingIOError:
             await asyncio.sleep(0.001)
     assert asyncio.get_running_loop().time() - began > 0.1
+    pipe.close()
+
+
+class Counting(Outputs):
+    """Counts what it is given to do."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, wall=VirtualClock().wall, max_bytes=1 << 24)
+        self.writes: list[tuple[float, int]] = []
+
+    def write(self, model, lines):
+        self.writes.append((asyncio.get_running_loop().time(), lines.count(b"\n")))
+        super().write(model, lines)
+
+    def lines(self) -> int:
+        return sum(count for _, count in self.writes)
+
+
+async def flood(pipes, line: bytes, *, seconds: float) -> list[int]:
+    """Keeps the pipes full. How many lines each has taken."""
+    began, taken = asyncio.get_running_loop().time(), [0] * len(pipes)
+    for pipe in pipes:
+        os.set_blocking(pipe.writing, False)
+    block = line * (4096 // len(line))
+    while asyncio.get_running_loop().time() - began < seconds:
+        for index, pipe in enumerate(pipes):
+            try:
+                while True:
+                    taken[index] += os.write(pipe.writing, block) // len(line)
+            except BlockingIOError:
+                pass
+        await asyncio.sleep(0.001)
+    return taken
+
+
+@pytest.mark.parametrize("line", [b"x\n", b'\x1e{"stream":"stdout","line":"x"}\n'], ids=["C code", "ours"])
+@virtual
+async def test_a_flood_of_short_lines_costs_no_more_work_than_is_given_to_it(folder, line):
+    pipe = Pipe(folder)
+    pipe.outputs = pipe.reader._outputs = Counting(folder / "counted")
+    seconds = 4
+    (taken,) = await flood([pipe], line, seconds=seconds)
+    noted = sum(count == 1 for _, count in pipe.outputs.writes)
+    assert noted <= seconds + 1
+    assert LINES_A_SECOND <= pipe.outputs.lines() - noted <= LINES_A_SECOND * (seconds + 1)
+    for at, _ in pipe.outputs.writes:
+        assert sum(count for later, count in pipe.outputs.writes if at <= later < at + PAUSE_S * 0.9) <= LINES_A_TURN + 1
+    before = pipe.reader.dropped
+    assert before > 0
+    pipe.reader.close()
+    stored = sum(count for _, count in pipe.outputs.writes if count > 1)
+    assert stored + pipe.reader.dropped == taken, "a line is stored, or counted"
+    told = [entry.line async for entry in pipe.outputs.read(MODEL, last=10**6, follow=False) if entry.stream == "node"]
+    assert sum(int(text.split()[0]) for text in told) == pipe.reader.dropped
+    pipe.close()
+
+
+@virtual
+async def test_lines_that_come_one_by_one_cost_a_read_each_and_are_read_no_faster(folder):
+    pipe = Pipe(folder)
+    pipe.outputs = pipe.reader._outputs = Counting(folder / "counted")
+    began = asyncio.get_running_loop().time()
+    for _ in range(100 * READS_A_TURN):
+        pipe.write(b"x\n")
+        await asyncio.sleep(0)  # time passes only where nothing can be done at once
+    assert asyncio.get_running_loop().time() == began
+    assert len(pipe.outputs.writes) <= READS_A_TURN
+    await asyncio.sleep(1.0)
+    assert pipe.outputs.lines() == 100 * READS_A_TURN, "nothing is lost by it"
+    pipe.close()
+
+
+@virtual
+async def test_many_who_flood_share_what_one_of_them_would_get(folder):
+    crowd = Crowd()
+    pipes = [Pipe(folder / f"{index}", crowd) for index in range(8)]
+    for index, pipe in enumerate(pipes):
+        pipe.outputs = pipe.reader._outputs = Counting(folder / f"counted-{index}")
+    await flood(pipes, b"y" * 99 + b"\n", seconds=0.2)
+    assert crowd.size == len(pipes)
+    taken = await flood(pipes, b"y" * 99 + b"\n", seconds=1.0)
+    assert sum(taken) * 100 <= 2 * (1.0 / PAUSE_S) * CHUNK, "together, what one may have (and twice as much for the edges)"
+    assert min(taken) > max(taken) / 2, "one as much as the other"
+    for pipe in pipes:
+        pipe.close()
+    assert crowd.size == 0
+
+
+@virtual
+async def test_the_last_words_of_a_flood_still_say_why_it_failed(folder):
+    pipe = Pipe(folder)
+    await flood([pipe], b"x\n", seconds=0.5)
+    await asyncio.sleep(0.5)
+    pipe.write(b"ValueError: no\n")
+    pipe.reader.close()
+    assert pipe.reader.last_error_line() == "ValueError: no"
+    assert (await pipe.lines())[-2].line == "ValueError: no", "the very last one tells how many were dropped"
     pipe.close()
