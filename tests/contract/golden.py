@@ -309,6 +309,22 @@ EXAMPLES: Sequence[Example] = (
         Kind.TAKE,
         {"name": "probe-1a2b", "plan": {"namespaces": ["mounts"]}, "env": {"PATH": "/bin"}, "cwd": "/data/scratch/probe-1a2b"},
     ),
+    # one control plane takes another's place
+    _json("present", "it could begin", Kind.PRESENT, {"release": "0.2.0", "wire": 1, "refused": ""}),
+    _json("handover", "to the one that serves", Kind.HANDOVER, {"patience_s": 30.0}),
+    _json("released", "it goes on with three requests", Kind.RELEASED, {"in_flight": 3}),
+    _json("resume", "there is no successor", Kind.RESUME, {}),
+    _json("succeeded", "there is one", Kind.SUCCEEDED, {}),
+    _json("connection", "with a connection on which nothing is under way", Kind.CONNECTION, {}),
+    _json("left", "the predecessor has ended", Kind.LEFT, {}),
+    _json(
+        "upgrade",
+        "with a file of settings",
+        Kind.UPGRADE,
+        {"release": "0.2.0", "wire": 1, "argv": ["/opt/fornada/bin/python", "-I", "-m", "fornada.app.control"]},
+    ),
+    _json("step", "progress", Kind.STEP, {"text": "the new control plane is there"}),
+    _json("done", "nothing has changed", Kind.DONE, {"failed": "the store was written by a newer release"}),
 )
 
 

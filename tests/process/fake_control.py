@@ -1,7 +1,8 @@
 """A control plane for the keeper's tests. It accepts on the node's listening socket; a connection is one JSON line and one answer.
 
-What it does at start and at a drain stands in plan.json of the data directory: {"start": "serve" | "crash" | "unusable" | "hang",
-"drain": "exit" | "ignore" | "crash"}.
+What it does at start, at a drain and when another one is to take its place stands in plan.json of the data directory, which it reads
+at its start: {"start": "serve" | "crash" | "unusable" | "hang" | "refuse" | "crash welcomed" | "hang welcomed", "drain": "exit" |
+"ignore" | "crash", "let_go": "yes" | "refuse" | "ignore" | "crash", "leave": "exit" | "stay"}. Words behind its name stand in its state.
 """
 
 import asyncio
@@ -34,6 +35,48 @@ class Control:
         self.builds = {}
         self.over = asyncio.Event()
         self.reason = ""
+        self.servers = []
+        self.story = []
+        self.given = []
+        self.tasks = []
+        client.on_connection = lambda fd: self.tasks.append(asyncio.ensure_future(self.take(fd)))
+        client.on_left = lambda: self.story.append("left")
+
+    # ---- node.keeper_client.Replacing
+
+    def let_go(self, patience_s):
+        self.story.append("let go")
+        match self.plan.get("let_go", "yes"):
+            case "yes":
+                self.stop_accepting()
+                self.client.released(in_flight=0)
+            case "refuse":
+                self.client.refuse_handover("something is half done")
+            case "crash":
+                os.abort()
+
+    def resume(self):
+        self.story.append("resume")
+        self.tasks.append(asyncio.ensure_future(self.accept()))
+
+    def leave(self):
+        for fd in self.given:
+            self.client.give(fd)
+        if self.plan.get("leave") != "stay":
+            asyncio.get_running_loop().call_later(0.05, self.over.set)
+
+    async def accept(self):
+        if not self.servers:
+            self.servers = [await asyncio.start_server(self.handle, sock=listener.dup()) for listener in self.client.listeners]
+
+    def stop_accepting(self):
+        for server in self.servers:
+            server.close()
+        self.servers = []
+
+    async def take(self, fd):
+        self.story.append("connection")
+        await self.handle(*await asyncio.open_connection(sock=socket.socket(fileno=fd)))
 
     def drain(self, reason, deadline_s):
         self.reason = reason
@@ -44,6 +87,10 @@ class Control:
 
     async def handle(self, reader, writer):
         order = json.loads(await reader.readline())
+        if order.get("do") == "keep":  # for the successor, if there ever is one
+            self.given.append(os.dup(writer.get_extra_info("socket").fileno()))
+            writer.transport.abort()
+            return
         try:
             answer = await getattr(self, "do_" + order.pop("do"))(**order)
         except SpawnRefused as error:
@@ -61,6 +108,9 @@ class Control:
             "main_pid": self.client.main_pid,
             "adopted": {p.instance: {"pid": p.pid, "memo": dict(p.memo)} for p in self.client.adopted},
             "builds": self.client.adopted_builds,
+            "words": sys.argv[1:],
+            "story": self.story,
+            "predecessor": self.client.predecessor,
             "descriptors": len(os.listdir("/proc/self/fd")),
             "stdin": os.readlink("/proc/self/fd/0"),
             "settings": settings(),
@@ -173,17 +223,22 @@ class Control:
 
 
 async def run(plan):
-    client = await keeper_client.connect(int(os.environ["FORNADA_KEEPER_FD"]))
+    refused = "it will not" if plan.get("start") == "refuse" else ""
+    client = await keeper_client.connect(int(os.environ["FORNADA_KEEPER_FD"]), release="2", refused=refused, wait_s=60)
+    if plan.get("start") == "crash welcomed":
+        os._exit(4)
+    if plan.get("start") == "hang welcomed":
+        await asyncio.Event().wait()
     control = Control(client, plan)
     client.on_drain = control.drain
-    servers = [await asyncio.start_server(control.handle, sock=listener) for listener in client.listeners]
+    client.replacing = control
+    await control.accept()
     port = client.listeners[0].getsockname()[1]
     with open(f"{settings()['data_dir']}/port", "w") as file:  # noqa: ASYNC230
         file.write(str(port))
     client.serving(f"http://127.0.0.1:{port}")
     await control.over.wait()
-    for server in servers:
-        server.close()
+    control.stop_accepting()
 
 
 def main() -> int:

@@ -168,7 +168,7 @@ class _Keeper:
         ours, theirs = channel.pair()
         self._channel = Channel(ours, queue_bytes=65536, body_bytes=65536)
         with theirs, contextlib.ExitStack() as stack:
-            settings_file = stack.enter_context(_memory_file("fornada-settings", given))
+            settings_file = stack.enter_context(memory_file("fornada-settings", given))
             apart = namespaces.children_in_new_pid_namespace(with_users=walls.in_users)
             self.nested = stack.enter_context(apart) if nested else False
             if walls.in_users and not self.nested:
@@ -188,7 +188,7 @@ class _Keeper:
                 grace_s=settings.node.grace_s,
                 walls=walls.config,
             )
-            told_file = stack.enter_context(_memory_file("fornada-keeper", config.dump(told)))
+            told_file = stack.enter_context(memory_file("fornada-keeper", config.dump(told)))
             roots = {str(Path(module.__file__ or "").parents[up]) for module, up in ((fornada, 1), (fornada_sdk.wire, 2))}
             try:
                 self._process = subprocess.Popen(
@@ -313,7 +313,7 @@ def _cant_listen(host: str, port: int, error: OSError) -> StartRefused:
 
 
 @contextlib.contextmanager
-def _memory_file(name: str, content: bytes) -> Iterator[int]:
+def memory_file(name: str, content: bytes) -> Iterator[int]:
     """A sealed file without a name on any disk."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:

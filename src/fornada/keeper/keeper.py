@@ -11,15 +11,16 @@ import os
 import signal
 from collections.abc import Callable
 
-from fornada.keeper import children, namespaces, orders, supervise
+from fornada.keeper import children, namespaces, orders
 from fornada.keeper.config import Config
+from fornada.keeper.control_planes import ControlPlanes
 from fornada.keeper.hosts import Hosts
-from fornada.keeper.loop import Loop, Timer
+from fornada.keeper.loop import Loop
 from fornada.keeper.orders import BadOrder
 from fornada.keeper.peer import Peer
 from fornada.keeper.records import BuildChild, Child, ControlChild, HostChild, InstanceChild, Life, Member
 from fornada.keeper.say import say
-from fornada.keeper.starting import Conversation, Lost, start_build, start_control, start_host, start_runner
+from fornada.keeper.starting import Conversation, Lost, start_build, start_host, start_runner
 from fornada.keeper.walls import Walls
 from fornada.keeper.zygote_records import ForkedChild, ZygoteChild
 from fornada.keeper.zygotes import Listener, Zygotes
@@ -47,9 +48,8 @@ class Keeper:
         self._walls = walls
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._listeners = list(config.listeners)
-        self._control: ControlChild | None = None
-        self._supervision = supervise.Supervision(grace_s=config.grace_s)
-        self._patience: Timer | None = None
+        self._planes = ControlPlanes(loop, config, self, null=self._null)
+        self._tell = self._planes.tell
         self._children: dict[int, Child] = {}
         """By pid, everything that isn't reaped."""
         self._named: dict[str, InstanceChild | BuildChild] = {}
@@ -58,11 +58,11 @@ class Keeper:
             loop,
             kill_s=config.kill_s,
             start=self._host,
-            started=self._register,
+            started=self.register,
             ended=self._instance_ended,
         )
         listener = Listener(
-            started=self._register,
+            started=self.register,
             came_up=lambda child: self._came_up(child, ""),
             ended=self._instance_ended,
             unforked=self._unforked,
@@ -79,35 +79,19 @@ class Keeper:
 
     def run(self) -> int:
         """The exit code: 0 after a drain, 1 if the node ended otherwise."""
-        self._start_control()
+        self._planes.start()
         self._main.send(Kind.WELCOME, {"keeper_pid": namespaces.own_outer_pid()})
         self._loop.run()
         return self._code
 
-    # ---- the control plane
+    # ---- for the control planes (control_planes.Node)
 
-    def _start_control(self) -> None:
-        if self._phase is not Phase.SERVING:
-            return
-        self._supervision = supervise.started(self._supervision, self._loop.now())
-        try:
-            control = start_control(self._loop, self._config, null=self._null, heard=self._heard, lost=self._control_lost)
-        except OSError as error:
-            self._control_missing(None, f"couldn't be started: {error.strerror}")
-            return
-        self._control = control
-        self._register(control)
-        patience_s = supervise.patience_s(self._supervision, self._loop.now())
-        if patience_s is not None:
-            self._patience = self._loop.later(patience_s, self._overdue)
-        self._welcome(control)
-
-    def _welcome(self, control: ControlChild) -> None:
+    def welcome(self, control: ControlChild) -> None:
         builds = [child for child in self._named.values() if isinstance(child, BuildChild) and not child.forgotten]
         instances = [child for child in self._named.values() if isinstance(child, InstanceChild) and not child.forgotten]
         kept: list[InstanceChild | BuildChild] = [*instances, *builds]
         head = {
-            "epoch": self._supervision.epoch,
+            "epoch": self._planes.epoch,
             "keeper_pid": namespaces.own_outer_pid(),
             "main_pid": self._config.main_pid,
             "control_pid": control.outer,
@@ -116,11 +100,12 @@ class Keeper:
             "instances": len(instances),
             "ended": sum(child.life is Life.ENDED for child in kept),
             "builds": [{"build": build.name, "pid": build.outer} for build in builds],
+            "predecessor": bool(self._planes.upgrades.attached()),
         }
         try:
             listeners = [os.dup(listener) for listener in self._listeners]
         except OSError as error:
-            self._control_lost(True, f"the keeper can't give it its sockets: {error.strerror}")
+            self._planes.lost(control, True, f"the keeper can't give it its sockets: {error.strerror}")
             return
         control.peer.send(Kind.WELCOME, head, listeners)
         for instance in instances:
@@ -131,64 +116,41 @@ class Keeper:
                 self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
                 if child.forgotten:  # it couldn't be given on
                     self._drop(child)
+        self.retell()
+
+    @property
+    def is_serving(self) -> bool:
+        return self._phase is Phase.SERVING
+
+    def names(self) -> set[str]:
+        return set(self._named)
+
+    def disown(self, names: set[str]) -> None:
+        for name in names:
+            self._forget(name)
+
+    def unannounce(self) -> None:
+        for child in self._named.values():
+            child.announced = False
+
+    def retell(self) -> None:
         for zygote in self._zygotes.all():
             self._tell(Kind.ZYGOTES, zygote.head())
 
-    def _control_lost(self, broke_rules: bool, why: str) -> None:
-        """Its channel is closed: without it, it can do nothing. It may be on its way to its end; else it is helped."""
-        control = self._control
-        if control is None:
-            return
-        if broke_rules:
-            say(f"the control plane (pid {control.outer}) broke the rules of the wire and is ended: {why}")
-            self._signal(control, signal.SIGKILL)
-        else:
-            self._loop.later(self._config.kill_s, lambda: self._signal(control, signal.SIGKILL))
+    def drained(self, end: children.Exit) -> None:
+        if self._phase is Phase.DRAINING:
+            if end.code != 0:
+                say(f"the control plane {end} during the drain; what was running is cut off")
+            self._end(0 if end.code == 0 else 1)
 
-    def _control_ended(self, control: ControlChild) -> None:
-        control.peer.close()
-        self._control = None
-        for child in self._named.values():
-            child.announced = False
-        if self._phase is Phase.SERVING:
-            self._control_missing(control.end.code, str(control.end))
-        elif self._phase is Phase.DRAINING:
-            if control.end.code != 0:
-                say(f"the control plane {control.end} during the drain; what was running is cut off")
-            self._end(0 if control.end.code == 0 else 1)
-
-    def _control_missing(self, code: int | None, how: str) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-        self._supervision, choice = supervise.died(self._supervision, self._loop.now(), code, how)
-        match choice:
-            case supervise.Start(delay_s):
-                say(f"the control plane {how}; the next one starts{f' in {delay_s:g} s' if delay_s else ''}, models go on")
-                self._loop.later(delay_s, self._start_control)
-            case supervise.GiveUp(reason):
-                self._give_up(reason)
-
-    def _overdue(self) -> None:
-        choice = supervise.overdue(self._supervision, self._loop.now())
-        if choice is not None and self._phase is Phase.SERVING:
-            self._give_up(choice.reason)
-
-    def _give_up(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:
         if reason:
             say(reason)
         self._end(1)
 
-    def _tell(self, kind: Kind, head: dict[str, object], descriptors: tuple[int, ...] | list[int] = ()) -> None:
-        """To the present control plane; without one the record waits for the next."""
-        if self._control is None:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        else:
-            self._control.peer.send(kind, head, descriptors)
-
     # ---- its orders
 
-    def _heard(self, message: Message) -> None:
+    def heard(self, message: Message) -> None:
         try:
             match message.kind:
                 case Kind.SPAWN:
@@ -198,15 +160,13 @@ class Keeper:
                 case Kind.SIGNAL:
                     signalled = orders.read_signal(message.head)
                     if (child := self._named.get(signalled.name)) is not None:
-                        self._signal(child, signalled.number)
+                        self.signal(child, signalled.number)
                 case Kind.FORGET:
                     self._forget(orders.read_forget(message.head).name)
                 case Kind.ZYGOTE:
                     self._want_zygote(orders.read_zygote(message.head))
                 case Kind.RETIRE:
                     self._zygotes.retire(orders.read_retire(message.head).zygote)
-                case Kind.SERVING:
-                    self._supervision = supervise.served(self._supervision)
                 case _:
                     say(f"the control plane sent a message of kind {message.kind}, which means nothing to the keeper; it is ignored")
         except BadOrder as error:
@@ -259,7 +219,7 @@ class Keeper:
         runner, near = start_runner(
             self._loop, self._walls, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why)
         )
-        self._register(runner)
+        self.register(runner)
         runner.peer.send(Kind.ASSIGN, order.assigned(runner.outer), near)
         return runner
 
@@ -280,7 +240,7 @@ class Keeper:
             except OSError as error:
                 refused = _cant_start(error)
             else:
-                self._register(build)
+                self.register(build)
                 self._named[build.name] = build
         if refused:
             self._tell(Kind.REFUSED, {"build": order.build, "reason": refused})
@@ -292,14 +252,14 @@ class Keeper:
 
     def _announce(self, child: InstanceChild | BuildChild) -> None:
         """SPAWNED or BUILT, with what belongs to it."""
-        if self._control is None:
+        if self._planes.present is None:
             return
         child.announced = True
         if isinstance(child, BuildChild):
             self._tell(Kind.BUILT, {"build": child.name, "pid": child.outer})
             return
         try:
-            descriptors = child.attach(self._supervision.epoch)
+            descriptors = child.attach(self._planes.epoch)
         except OSError as error:
             child.forgotten = True
             self._end_unasked(child)
@@ -324,14 +284,14 @@ class Keeper:
         if isinstance(child, Member):
             self._hosts.dismiss(child)
         else:
-            self._signal(child, signal.SIGKILL)
+            self.signal(child, signal.SIGKILL)
 
     # ---- children
 
-    def _register(self, child: Child) -> None:
+    def register(self, child: Child) -> None:
         self._children[child.pid] = child
         if child.enclosure is not None:
-            child.enclosure.end = lambda: self._signal(child, signal.SIGKILL)
+            child.enclosure.end = lambda: self.signal(child, signal.SIGKILL)
         self._loop.watch(child.report, lambda: self._reported(child))
 
     def _reported(self, child: Child) -> None:
@@ -385,7 +345,7 @@ class Keeper:
     def _ended(self, child: Child) -> None:
         match child:
             case ControlChild():
-                self._control_ended(child)
+                self._planes.ended(child)
             case HostChild():
                 self._hosts.reaped(child)
             case ZygoteChild():
@@ -397,7 +357,7 @@ class Keeper:
         if isinstance(child, InstanceChild):
             child.peer.close()
         if child.announced:
-            self._tell(Kind.EXITED, {child.key: child.name, **child.end.head()})
+            self._planes.tell_all(Kind.EXITED, {child.key: child.name, **child.end.head()})
         if child.forgotten:
             self._drop(child)
 
@@ -415,11 +375,11 @@ class Keeper:
         """No control plane can be given to it any more. It may be on its way to its end; else it is helped."""
         if broke_rules:
             say(f"the runner {child.name} (pid {child.outer}) broke the rules of the wire and is ended: {why}")
-            self._signal(child, signal.SIGKILL)
+            self.signal(child, signal.SIGKILL)
         else:
-            self._loop.later(self._config.kill_s, lambda: self._signal(child, signal.SIGKILL))
+            self._loop.later(self._config.kill_s, lambda: self.signal(child, signal.SIGKILL))
 
-    def _signal(self, child: Child, number: int) -> None:
+    def signal(self, child: Child, number: int) -> None:
         match child:
             case Member():
                 self._hosts.signal(child, number)
@@ -436,8 +396,9 @@ class Keeper:
         """Lets the control plane finish, then ends the rest. Asking again changes nothing."""
         if self._phase is not Phase.SERVING:
             return
+        self._planes.upgrades.abort("the node is stopping")
         self._phase = Phase.DRAINING
-        if self._control is None:
+        if self._planes.present is None:
             self._end(0)
             return
         self._tell(Kind.DRAIN, {"reason": reason, "deadline_s": self._config.drain_s})
@@ -460,8 +421,9 @@ class Keeper:
         for listener in self._listeners:
             os.close(listener)
         self._listeners.clear()
+        self._planes.upgrades.close()
         for child in self._children.values():
-            self._signal(child, signal.SIGTERM)
+            self.signal(child, signal.SIGTERM)
         self._zygotes.signal_all(signal.SIGTERM)
         self._loop.later(self._config.kill_s, self.kill)
         self._loop.later(0, self._reap)
@@ -471,7 +433,7 @@ class Keeper:
         if self._phase is not Phase.ENDING:
             self._end(1)
         for child in self._children.values():
-            self._signal(child, signal.SIGKILL)
+            self.signal(child, signal.SIGKILL)
         self._zygotes.signal_all(signal.SIGKILL)
         self._loop.later(REAP_S, self._loop.stop)
         self._reap()

@@ -28,6 +28,8 @@ OUTPUT_BYTES = 1024 * 1024
 CONTROL_SOCKET = 3
 CONTROL_SETTINGS = 4
 """Descriptors of a control plane, as `start_control` lays them out."""
+STANDBY = "FORNADA_STANDBY"
+"""Set for one that is started beside another: it may yet be given up, and nothing would have happened."""
 
 Lost = Callable[[bool, str], None]
 
@@ -141,15 +143,21 @@ def _start(walls: Walls, name: str, program: Program, command: Command) -> tuple
     return started, enclosure
 
 
-def start_control(loop: Loop, config: Config, *, null: int, heard: Callable[[Message], None], lost: Lost) -> ControlChild:
-    """A control plane with our stdout and stderr, its channel, the settings and the data directory's lock. Raises OSError."""
+def start_control(
+    loop: Loop, config: Config, *, null: int, heard: Callable[[Message], None], lost: Lost, standby: bool = False
+) -> ControlChild:
+    """A control plane with our stdout and stderr, its channel, the settings and the data directory's lock. A `standby` is told that
+    another one serves. Raises OSError."""
     with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
         ours, theirs = channel.pair()
         always.callback(theirs.close)
         on_failure.callback(ours.close)
-        peer = Peer(loop, Channel(ours, queue_bytes=CONTROL_QUEUE, body_bytes=ORDER_MOST), heard=heard, lost=lost)
+        peer = Peer(loop, Channel(ours, queue_bytes=CONTROL_QUEUE, body_bytes=ORDER_MOST, descriptors=1), heard=heard, lost=lost)
         on_failure.callback(peer.close)
         descriptors = (null, 1, 2, theirs.fileno(), config.settings, config.lock)
+        if standby:
+            os.putenv(STANDBY, "1")
+            always.callback(os.unsetenv, STANDBY)
         started = children.start(Program(tuple(config.control_argv), None, "", descriptors, umask=0o077))
         on_failure.pop_all()
         return ControlChild(started, peer)

@@ -65,6 +65,11 @@ def started(past: Supervision, now: float) -> Supervision:
     return dataclasses.replace(past, state=State.STARTING, epoch=past.epoch + 1, started=now)
 
 
+def succeeded(past: Supervision, now: float) -> Supervision:
+    """One that was started beside the one that serves takes its place, under the next epoch. Its death counts like that one's."""
+    return dataclasses.replace(past, epoch=past.epoch + 1, started=now)
+
+
 def served(past: Supervision) -> Supervision:
     """It has told that it accepts requests."""
     return dataclasses.replace(past, state=State.SERVING, failures=0, has_served=True)

@@ -10,14 +10,14 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from fornada.core.ports import ExitStatus, Launch, Limits, Sandbox, SpawnRefused, ZygoteOrder
 from fornada_sdk.wire.channel import DESCRIPTORS_MOST, Channel, ChannelClosed, Message, QueueFull
 from fornada_sdk.wire.framing import ProtocolError
-from fornada_sdk.wire.messages import Kind
+from fornada_sdk.wire.messages import WIRE_VERSION, Kind
 
 QUEUE_BYTES = 256 * 1024 * 1024
 MESSAGE_BYTES = 64 * 1024 * 1024
@@ -32,16 +32,31 @@ class KeeperLost(Exception):
     """The keeper has gone or speaks another language: this control plane can't go on. Where the keeper lives, a successor can."""
 
 
-async def connect(fd: int) -> "KeeperClient":
-    """Takes the socket over. Raises KeeperLost."""
+async def connect(fd: int, *, release: str = "", refused: str = "", wait_s: float = CONNECT_S) -> "KeeperClient":
+    """Takes the socket over, and waits until the keeper gives this control plane its place. With `refused`, the reason why it won't
+    take it, it is never given. Raises KeeperLost."""
     client = KeeperClient(socket.socket(fileno=fd))
+    client.tell(Kind.PRESENT, {"release": release, "wire": WIRE_VERSION, "refused": refused})
     try:
-        async with asyncio.timeout(CONNECT_S):
+        async with asyncio.timeout(wait_s):
             await client.welcomed()
     except TimeoutError:
         client.close()
-        raise KeeperLost(f"the keeper didn't tell what it holds within {CONNECT_S:g} s") from None
+        raise KeeperLost(f"the keeper didn't tell what it holds within {wait_s:g} s") from None
     return client
+
+
+class Replacing(Protocol):
+    """What is done here while another control plane takes this one's place, in this order: `let_go`, then one of the others."""
+
+    def let_go(self, patience_s: float) -> None:
+        """To be answered by KeeperClient.released, once nothing is half done, or by KeeperClient.refuse_handover."""
+
+    def resume(self) -> None:
+        """There is no successor."""
+
+    def leave(self) -> None:
+        """The successor serves."""
 
 
 class RunnerProcess:
@@ -124,6 +139,18 @@ class KeeperClient:
         self.on_zygote: Callable[[Mapping[str, Any]], None] = self.zygotes.append
         """Told of each change of a zygote."""
         self.on_lost: Callable[[KeeperLost], None] = _ignore_loss
+        self.replacing: Replacing | None = None
+        """Set once this control plane could be replaced."""
+        self.predecessor = False
+        """Another control plane still answers over links of its own."""
+        self.on_left: Callable[[], None] = lambda: None
+        """Told when it has ended."""
+        self.connections: list[int] = []
+        """Descriptors that a predecessor gave before somebody set `on_connection`."""
+        self.on_connection: Callable[[int], None] = self.connections.append
+        """Given a predecessor's connection, as a descriptor."""
+        self._held: list[tuple[Kind, dict[str, Any]]] | None = None
+        """What would have been said since `released`."""
         self._loop = asyncio.get_running_loop()
         self._on_drain: Callable[[str, float], None] | None = None
         self._drain: tuple[str, float] | None = None
@@ -216,6 +243,28 @@ class KeeperClient:
         """Tells the keeper that requests are accepted: until then a death counts as a failed start."""
         self.tell(Kind.SERVING, {"url": url, "ready": True})
 
+    def refuse_handover(self, reason: str) -> None:
+        """This control plane serves on."""
+        self.tell(Kind.RELEASED, {"refused": reason})
+
+    def released(self, *, in_flight: int) -> None:
+        """Nothing is decided here any more. What is told from now on is held back until `resume`, or dropped."""
+        self.tell(Kind.RELEASED, {"in_flight": in_flight})
+        self._held = []
+
+    def give(self, descriptor: int) -> None:
+        """A connection for the successor. The descriptor is the keeper's from here on. Raises KeeperLost."""
+        try:
+            self._channel.send(Kind.CONNECTION, {}, [descriptor])
+        except (ChannelClosed, QueueFull) as error:
+            raise KeeperLost(f"the keeper can't be reached: {error}") from None
+        self._arm()
+
+    @property
+    def unsent(self) -> bool:
+        """Something still waits for the keeper to read."""
+        return self._channel.waiting
+
     @property
     def on_drain(self) -> Callable[[str, float], None] | None:
         """Called once with (reason, seconds that running work may take); at once if it was asked for before this is set."""
@@ -238,6 +287,9 @@ class KeeperClient:
 
     def tell(self, kind: Kind, head: dict[str, Any]) -> None:
         """Sends what needs no answer. With the keeper gone there is nobody to tell."""
+        if self._held is not None:
+            self._held.append((kind, head))
+            return
         with contextlib.suppress(ChannelClosed, QueueFull):
             self._channel.send(kind, head)
             self._arm()
@@ -248,6 +300,8 @@ class KeeperClient:
 
     def _order(self, kind: Kind, head: dict[str, Any]) -> None:
         """Raises SpawnRefused."""
+        if self._held is not None:
+            raise SpawnRefused("another control plane decides about processes now")
         try:
             self._channel.send(kind, head)
         except (ChannelClosed, QueueFull) as error:
@@ -305,6 +359,19 @@ class KeeperClient:
                     self._on_drain(*self._drain)
             case Kind.ZYGOTES:
                 self.on_zygote(head)
+            case Kind.HANDOVER:
+                self._asked_to_let_go(float(head["patience_s"]))
+            case Kind.RESUME:
+                self._resume()
+            case Kind.SUCCEEDED:
+                if self.replacing is not None:
+                    self.replacing.leave()
+            case Kind.CONNECTION:
+                for descriptor in message.descriptors:
+                    self.on_connection(descriptor)
+            case Kind.LEFT:
+                self.predecessor = False
+                self.on_left()
             case Kind.BUILT:
                 pass  # its end is what counts
             case _:
@@ -320,6 +387,7 @@ class KeeperClient:
         for listener in self.listeners:
             listener.setblocking(False)
         self.adopted_builds = [str(build["build"]) for build in head["builds"]]
+        self.predecessor = bool(head.get("predecessor"))
         self._due = int(head["instances"]) + int(head["ended"])
         if len(self.listeners) != int(head["listeners"]):
             raise ProtocolError("some of the listening sockets are missing")
@@ -389,6 +457,19 @@ class KeeperClient:
             self.tell(Kind.FORGET, {"build": name})
         elif not build.ended.done():
             build.ended.set_result(status)
+
+    def _asked_to_let_go(self, patience_s: float) -> None:
+        if self.replacing is None:
+            self.refuse_handover("the control plane that serves is about to end")
+        else:
+            self.replacing.let_go(patience_s)
+
+    def _resume(self) -> None:
+        held, self._held = self._held, None
+        for kind, head in held or []:
+            self.tell(kind, head)
+        if self.replacing is not None:
+            self.replacing.resume()
 
     def _lose(self, lost: KeeperLost) -> None:
         if self._channel.fileno() < 0:

@@ -1,13 +1,14 @@
 """The closed set of messages between control plane, keeper and runner.
 
-Four conversations, each on SEQPACKET sockets:
+Five conversations, each on SEQPACKET sockets:
 
     control plane <-> runner   requests, answers, streams, life (one socket pair for each control plane that attaches)
     keeper        ->  runner   ASSIGN or JOIN (what to run), ATTACH (a socket to a control plane, as SCM_RIGHTS), STOP
     keeper       <->  zygote   WARM, FORK, FORKED, GONE; and TAKE to a runner that was forked ahead of need
     control plane <-> keeper   WELCOME, SPAWN, BUILD, SIGNAL, EXITED ... (JSON, some with descriptors)
+    command       <-> keeper   UPGRADE, STEP, DONE
 
-A fifth has no Kinds, and a model may write on it what it likes: connections to hosts, wished for in wire/outbound.py.
+A sixth has no Kinds, and a model may write on it what it likes: connections to hosts, wished for in wire/outbound.py.
 
 Heads are JSON objects in UTF-8: they are small, and both ends have a fast reader in their standard library. Bodies are
 raw bytes and are never looked at here. Each message has a golden file in tests/contract/golden: an encoding that
@@ -67,7 +68,7 @@ class Kind(enum.IntEnum):
     JOIN = 50
     # control plane <-> keeper
     # WELCOME comes first: JSON epoch, keeper_pid, main_pid, control_pid, listeners (how many: they are its descriptors),
-    # instances and ended (how many SPAWNED and how many EXITED follow at once), builds: [{build, pid}]
+    # instances and ended (how many SPAWNED and how many EXITED follow at once), builds: [{build, pid}], predecessor: it is there still
     WELCOME = 64  # keeper
     # host, if any: the name of a process that this instance shares with all that name it. The first one's command and bounds make it;
     # for the keeper a host is never full: who orders counts, and names another. zygote, if any: the name of the one that is to fork it;
@@ -97,6 +98,18 @@ class Kind(enum.IntEnum):
     FORKED = 83  # zygote: JSON name; its pidfd. Or JSON name, reason, and no descriptor
     GONE = 84  # zygote: JSON name, status (exit code or null), signal (or null), max_rss_bytes, cpu_s: it has been reaped
     TAKE = 85  # keeper, to a spare on its own channel: JSON name, plan, env, cwd; the descriptors that the plan counts
+    # control plane <-> keeper, while one takes another's place
+    PRESENT = 96  # control plane: JSON release, wire, refused: it could begin, or why it won't. Comes first; WELCOME is the answer
+    HANDOVER = 97  # keeper, to the one that serves: JSON patience_s: let go of everything, in a moment at which nothing is half done
+    RELEASED = 98  # control plane: JSON in_flight (how many requests it goes on with), or refused: why there was no such moment
+    RESUME = 99  # keeper: {}: there is no successor, serve on
+    SUCCEEDED = 100  # keeper: {}: the successor serves: give it the connections that rest, and end when the others are answered
+    CONNECTION = 101  # control plane, and on to its successor: {}; descriptor: a TCP connection on which nothing is under way
+    LEFT = 102  # keeper: {}: nobody but you is attached to runners any more
+    # command <-> keeper
+    UPGRADE = 104  # command: JSON release, wire, argv; descriptor: a file with the settings
+    STEP = 105  # keeper: JSON text
+    DONE = 106  # keeper: JSON failed: empty, or why nothing has changed
 
 
 OK_HEAD = b"{}"
