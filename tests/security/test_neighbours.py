@@ -10,7 +10,6 @@ from tests.security.attacks.runs import LEVELS, USERS, Unavailable, run_at
 
 pytestmark = pytest.mark.timeout(300)
 
-SLOW_LINES = pytest.mark.xfail(strict=True, reason="output is paced by bytes, and a line of two bytes costs as much work as a long one")
 TOLD = {(502, 3101), (500, 3103), (503, 3102)}
 """The runner died; model code raised; it died too often, and is given a rest."""
 
@@ -42,7 +41,7 @@ def test_a_model_that_takes_what_all_share_harms_itself_alone(level: str, user: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", [pytest.param("short lines", marks=SLOW_LINES), "one line"])
+@pytest.mark.parametrize("which", ["output", "short lines", "one line"])
 def test_a_flood_of_output_is_held_back_without_isolation_too(which: str):
     suffers_alone(measured("none", "user", which))
 
