@@ -16,6 +16,7 @@ def test_a_name_is_enough_and_the_defaults_are_those_of_the_interface() -> None:
     spec = read_spec('name = "@local/probe"')
     assert (spec.task, spec.engine, spec.visibility) == ("custom", "python", None)
     assert (spec.resources.memory, spec.resources.device_memory, spec.resources.pids) == (512 * MIB, 0, 64)
+    assert (spec.resources.cpus, spec.resources.scratch, spec.resources.network) == (1.0, 1024 * MIB, [])
     assert (spec.serving.concurrency, spec.serving.queue, spec.serving.max_body) == (1, 64, 10 * MIB)
     assert (spec.serving.timeout_s, spec.serving.load_timeout_s, spec.serving.idle_timeout_s) == (60, 300, 300)
 

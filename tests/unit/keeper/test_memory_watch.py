@@ -37,6 +37,7 @@ def test_nobody_within_the_bound_is_ended_and_everybody_beyond_is(samples: list[
 
 
 def test_the_next_look_comes_sooner_with_somebody_near_the_bound():
+    assert (CALM_S, CLOSE_S) == (0.5, 0.1)
     assert next_look_s([]) == CALM_S
     assert next_look_s([sample("a", 80, 100), sample("b", 10_000, 0)]) == CALM_S
     assert next_look_s([sample("a", 81, 100)]) == CLOSE_S
