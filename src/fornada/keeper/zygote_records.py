@@ -19,6 +19,7 @@ from fornada.keeper.peer import Peer
 from fornada.keeper.records import Child, InstanceChild
 from fornada.keeper.uid_blocks import Block
 from fornada.keeper.walls import Enclosure
+from fornada_sdk.wire.messages import Kind
 
 
 class ZygoteState(enum.Enum):
@@ -119,3 +120,17 @@ class ForkedChild(InstanceChild):
         self.zygote = zygote
         self.fork = fork
         self.start = "fork"
+        self.near: list[int] = []
+        """What it is to be given with ASSIGN."""
+
+    def assign(self) -> None:
+        """Its pid is known."""
+        self.outer = self.fork.outer
+        near, self.near = self.near, []
+        self.peer.send(Kind.ASSIGN, self.order.assigned(self.outer), near)
+
+    def release(self) -> None:
+        super().release()
+        for descriptor in self.near:
+            os.close(descriptor)
+        self.near = []

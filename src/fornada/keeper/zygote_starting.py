@@ -66,8 +66,8 @@ def ask_for_instance(loop: Loop, walls: Walls, zygote: ZygoteChild, order: Spawn
         fork = _ask(loop, zygote, order.instance, head, enclosure, null=null, lost=lost)
         on_failure.pop_all()
     child = ForkedChild(order, zygote, fork, far)
+    child.near = near  # it is told what to run once its pid is known
     fork.instance = child
-    fork.peer.send(Kind.ASSIGN, order.assignment, near)
     return child
 
 
@@ -102,7 +102,8 @@ def give_to(walls: Walls, zygote: ZygoteChild, spare: Fork, order: Spawn) -> For
     child.start = "spare"
     spare.instance = child
     spare.peer.send(Kind.TAKE, head, planned)
-    spare.peer.send(Kind.ASSIGN, order.assigned(spare.outer), near)
+    child.near = near
+    child.assign()
     return child
 
 

@@ -188,6 +188,8 @@ class Zygotes:
         fork.enclosure.forked(outer)
         fork.enclosure.end = lambda: self._signal(fork, signal.SIGKILL)
         self._loop.watch(fork.pidfd, lambda: self._dead(zygote, fork))
+        if fork.instance is not None:
+            fork.instance.assign()
         if fork.due:
             self._signal(fork, fork.due)
         self._see_whether_it_is_up(fork)
@@ -216,7 +218,6 @@ class Zygotes:
             return
         if fork.patience is not None:
             fork.patience.cancel()
-        child.outer = fork.outer
         child.life = Life.RUNNING
         child.zygote.spares_lost = 0
         self._tell.came_up(child)

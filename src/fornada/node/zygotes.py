@@ -63,6 +63,8 @@ class Source:
     defaults: tuple[str, ...] = ()
     last_used: Instant = NEVER
     instances: set[str] = field(default_factory=set)
+    proven: bool = False
+    """Something of it has become ready: until then its packages may be no good, and the first start needs the machine for itself."""
     state: State | None = None
     spares: int = 0
     """As ordered."""
@@ -111,6 +113,7 @@ class Zygotes:
     def ready(self, instance: str) -> None:
         """It is: its environment is good, and what it took of the machine while it came up is free again."""
         if instance in self._keys:
+            self._sources[self._keys[instance]].proven = True
             self.replan()
 
     def ended(self, instance: str) -> None:
@@ -183,6 +186,7 @@ class Zygotes:
         return [
             Use(key, len(source.instances), source.last_used, source.state, source.failures, source.failed_at)
             for key, source in self._sources.items()
+            if source.proven or source.state is not None
         ]
 
     # ---- what people see

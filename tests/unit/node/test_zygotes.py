@@ -89,6 +89,7 @@ def a_version(
 def test_the_first_is_executed_and_the_next_forked():
     world = World()
     assert world.zygotes.start("i", a_version(), PROVISIONED) == ""
+    world.zygotes.turn()
     assert world.keeper.wanted == [], "nothing may take the first start's time away"
     world.zygotes.ready("i")
     (order,) = world.keeper.wanted
