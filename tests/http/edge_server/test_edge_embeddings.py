@@ -4,12 +4,14 @@ import base64
 import json
 import math
 import struct
+from pathlib import Path
 
 import pytest
 
 from fornada.core.errors import Busy
+from tests.harness.waiting import until
 from tests.http.edge_server.conftest import Served
-from tests.unit.edge.fakes import Submitted, answer, items, refuse
+from tests.unit.edge.fakes import Submitted, answer, items, refuse, stay_silent
 
 
 def vectors(submitted: Submitted) -> None:
@@ -63,8 +65,51 @@ def test_dimensions_cut_and_scale(edge: Served):
     assert (ask(edge, input="abc", dimensions=4).status, ask(edge, input="abc", dimensions=4).code) == (400, 5006)
 
 
-def test_more_texts_than_workers_ai_takes_are_fine_here(edge: Served):
-    assert len(ask(edge, input=["x"] * 2000).json()["data"]) == 2000
+def test_more_texts_than_a_model_must_take_are_run_a_hundred_at_a_time(edge: Served):
+    body = ask(edge, input=["x" * (number % 7 + 1) for number in range(250)]).json()
+    assert [item["index"] for item in body["data"]] == list(range(250))
+    assert [item["embedding"][0] for item in body["data"]] == [number % 7 + 1 for number in range(250)]
+    assert body["usage"] == {"prompt_tokens": 21, "total_tokens": 21}, "of all runs together"
+    runs = edge.inference.requests
+    assert [len(json.loads(run.body)["text"]) for run in runs] == [100, 100, 50]
+    assert len({(run.request.deadline, run.request.version) for run in runs}) == 1, "within one deadline, by one version"
+    assert runs[0].request.version and runs[0].request.deadline
+    assert len(ask(edge, input=["x"] * 2000, encoding_format="base64", dimensions=2).json()["data"]) == 2000
+    edge.inference.requests.clear()
+    ask(edge, input=["x"] * 100)
+    assert len(edge.inference.requests) == 1
+
+
+def test_a_run_that_fails_is_the_answer_to_the_whole_list(edge: Served):
+    def second_refuses(submitted: Submitted) -> None:
+        (refuse(Busy("the queue is full", retry_after_s=2)) if len(edge.inference.requests) == 2 else vectors)(submitted)
+
+    edge.inference.behaviour = second_refuses
+    assert ask(edge, input=["x"] * 350).code == 3040
+    assert len(edge.inference.requests) == 2, "nothing is run after it"
+    edge.inference.behaviour = answer(b'{"data":[[1]]}')
+    assert "100 texts" in ask(edge, input=["x"] * 150).message
+
+
+def test_who_leaves_takes_the_rest_of_a_list_along(edge: Served):
+    def second_waits(submitted: Submitted) -> None:
+        (stay_silent if len(edge.inference.requests) == 2 else vectors)(submitted)
+
+    edge.inference.behaviour = second_waits
+    with edge.connect() as connection:
+        connection.send_request("POST", "/v1/embeddings", json.dumps({"model": "@test/texts", "input": ["x"] * 350}).encode())
+        until(lambda: len(edge.inference.requests) == 2, within_s=5, what="the second run began")
+    until(lambda: edge.inference.last.left, within_s=5, what="the second run was left")
+    assert len(edge.inference.requests) == 2
+
+
+def test_a_model_with_a_schema_of_its_own_says_how_many_it_takes(edge: Served, tmp_path: Path):
+    schema = {"type": "object", "properties": {"text": {"type": "array", "maxItems": 150}}, "required": ["text"]}
+    (tmp_path / "input.json").write_text(json.dumps(schema))
+    edge.catalog.add("@test/own", task="text-embeddings", folder=str(tmp_path), schema={"input": "input.json"})
+    assert len(ask(edge, model="@test/own", input=["x"] * 150).json()["data"]) == 150
+    assert len(edge.inference.requests) == 1
+    assert ask(edge, model="@test/own", input=["x"] * 151).code == 5006
 
 
 @pytest.mark.parametrize(

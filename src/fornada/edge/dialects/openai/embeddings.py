@@ -1,17 +1,30 @@
-"""`POST /v1/embeddings`: a text-embeddings model in OpenAI's words."""
+"""`POST /v1/embeddings`: a text-embeddings model in OpenAI's words.
+
+OpenAI's clients send up to 2048 texts at once, LangChain's a thousand; the task promises a model at most 100 of them. So a
+longer list is run a hundred at a time, by one version of the model and within one deadline. A model with a schema of its own
+says itself how many it takes.
+"""
+
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from fornada.core import errors
 from fornada.core.errors import BadRequest
-from fornada.core.names import AccountId
+from fornada.core.names import AccountId, Instant
+from fornada.core.ports import Resolved
+from fornada.core.requests import InferenceRequest
 from fornada.edge.calls import Exchange, Operation
 from fornada.edge.dialects.openai.door import OpenaiDoor
+from fornada.edge.dialects.openai.in_turn import InTurn
 from fornada.edge.dialects.openai.vectors import VectorsSink
+from fornada.edge.invoke import JSON, invoke_head
 from fornada.edge.json_bodies import broken, fields_of
 from fornada.edge.platform_options import read_options
 
 MOST_INPUTS = 2048
+MOST_A_RUN = 100
+"""Texts of one request to a model: what the task's schema says."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -78,19 +91,43 @@ class EmbeddingsDoor(OpenaiDoor):
     def ask(self, exchange: Exchange, account: AccountId) -> None:
         asked, texts = read_request(exchange.body())
         resolved, contract = self.model(exchange, asked.model, account)
+        reject_if_busy = asked.options is not None and read_options(asked.options).reject_if_busy
+        base64 = asked.encoding_format == "base64"
+        if len(texts) > MOST_A_RUN and contract.drop_nulls:
+            groups = [texts[at : at + MOST_A_RUN] for at in range(0, len(texts), MOST_A_RUN)]
+            requests = self._requests(exchange, resolved, account, groups, reject_if_busy)
+            turns = InTurn(exchange, self._invoker.submit, requests)
+            counts = [len(group) for group in groups]
+            sink = VectorsSink(exchange, model=asked.model, counts=counts, base64=base64, dimensions=asked.dimensions, go_on=turns.go_on)
+            turns.go_on(sink)
+            return
         given = {"text": texts}
-        if not contract.drop_nulls:  # a schema of the model's own; the task's bound of 100 texts isn't OpenAI's
+        if not contract.drop_nulls:
             contract.check(given)
-        self._invoker.run(
-            exchange,
-            VectorsSink(
-                exchange, model=asked.model, count=len(texts), base64=asked.encoding_format == "base64", dimensions=asked.dimensions
-            ),
-            resolved,
-            account,
-            (msgspec.json.encode(given),),
-            reject_if_busy=asked.options is not None and read_options(asked.options).reject_if_busy,
-        )
+        sink = VectorsSink(exchange, model=asked.model, counts=[len(texts)], base64=base64, dimensions=asked.dimensions)
+        self._invoker.run(exchange, sink, resolved, account, (msgspec.json.encode(given),), reject_if_busy=reject_if_busy)
+
+    def _requests(
+        self, exchange: Exchange, resolved: Resolved, account: AccountId, groups: Sequence[list[str]], reject_if_busy: bool
+    ) -> Iterator[InferenceRequest]:
+        timeout_s = exchange.facts.timeout_s
+        deadline = Instant(self._clock.now() + (resolved.spec.serving.timeout_s if timeout_s is None else timeout_s))
+        # A deploy on the way must not mix two versions' vectors, whose numbers have nothing to do with each other.
+        version = resolved.version or (resolved.entry.serving or resolved.entry.stable).digest
+        head = invoke_head(exchange, account, (), JSON, stream=False)
+        for group in groups:
+            yield InferenceRequest(
+                request_id=exchange.request_id,
+                trace_id=exchange.trace_id,
+                account=account,
+                model=resolved.entry.name,
+                version=version,
+                deadline=deadline,
+                head=head,
+                body=(msgspec.json.encode({"text": group}),),
+                reject_if_busy=reject_if_busy,
+                affinity=exchange.facts.affinity,
+            )
 
 
 def read_request(body: bytes) -> tuple[Asked, list[str]]:

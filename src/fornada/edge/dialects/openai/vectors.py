@@ -3,14 +3,14 @@
 import base64
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from sys import byteorder
 from typing import Any
 
 import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError, ModelRaised
-from fornada.core.requests import AnswerHead
+from fornada.core.requests import AnswerHead, Sink
 from fornada.edge.calls import JSON_TYPE, Exchange
 
 
@@ -29,33 +29,61 @@ class _Texts(msgspec.Struct, frozen=True):
 
 
 class VectorsSink:
-    """The Sink of one request for embeddings."""
+    """The Sink of one request for embeddings: of one run of the model, or of several after each other."""
 
-    __slots__ = ("_base64", "_count", "_dimensions", "_exchange", "_model")
+    __slots__ = ("_base64", "_counts", "_dimensions", "_exchange", "_go_on", "_model", "_nonfinite", "_run_s", "_usage", "_written")
 
-    def __init__(self, exchange: Exchange, *, model: str, count: int, base64: bool, dimensions: int | None) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        model: str,
+        counts: Sequence[int],
+        base64: bool,
+        dimensions: int | None,
+        go_on: Callable[[Sink], None] | None = None,
+    ) -> None:
+        """`counts`: texts of each run. `go_on` starts the next one; None where there is but one."""
         self._exchange = exchange
         self._model = model
-        self._count = count
+        self._counts = list(counts)
         self._base64 = base64
         self._dimensions = dimensions
+        self._go_on = go_on
+        self._written: list[bytes] = []
+        self._usage = {"prompt_tokens": 0, "total_tokens": 0}
+        self._nonfinite = False
+        self._run_s = 0.0
 
     def answer(self, head: AnswerHead, body: bytes | memoryview) -> None:
+        count = self._counts.pop(0)
         try:
             vectors, usage = self._read(body)
-            if len(vectors) != self._count:
-                raise ModelRaised(f"the model answered {len(vectors)} vectors for {self._count} texts")
+            if len(vectors) != count:
+                raise ModelRaised(f"the model answered {len(vectors)} vectors for {count} texts")
         except (msgspec.MsgspecError, RecursionError):
             self._exchange.fail(ModelRaised("the model's answer is no list of vectors under 'data'"), from_model=True)
             return
         except FornadaError as error:
             self._exchange.fail(error, from_model=True)
             return
-        data = b",".join(b'{"object":"embedding","index":%d,"embedding":%b}' % (number, vector) for number, vector in enumerate(vectors))
-        tail = msgspec.json.encode({"model": self._model, "usage": tokens(head.usage or usage)})[1:]
-        if head.nonfinite:
+        self._written += vectors
+        for name, counted in tokens(head.usage or usage).items():
+            self._usage[name] += counted
+        self._nonfinite |= head.nonfinite
+        self._run_s += head.run_s
+        if not self._counts:
+            self._reply()
+        elif self._go_on is not None:
+            self._go_on(self)
+
+    def _reply(self) -> None:
+        written = enumerate(self._written)
+        data = b",".join(b'{"object":"embedding","index":%d,"embedding":%b}' % (number, vector) for number, vector in written)
+        tail = msgspec.json.encode({"model": self._model, "usage": self._usage})[1:]
+        if self._nonfinite:
             tail = tail[:-1] + b',"nonfinite":true}'
-        self._exchange.reply(200, JSON_TYPE, (b'{"object":"list","data":[', data, b"],", tail), head.run_s)
+        self._exchange.reply(200, JSON_TYPE, (b'{"object":"list","data":[', data, b"],", tail), self._run_s)
 
     def refuse(self, error: FornadaError) -> None:
         self._exchange.fail(error, from_model=True)
@@ -74,9 +102,9 @@ class VectorsSink:
             found = msgspec.json.decode(body, type=_Texts)
             return [bytes(vector) for vector in found.data], found.usage
         vectors = msgspec.json.decode(body, type=_Vectors)
-        return [self._written(vector) for vector in vectors.data], vectors.usage
+        return [self._text_of(vector) for vector in vectors.data], vectors.usage
 
-    def _written(self, vector: list[float | None]) -> bytes:
+    def _text_of(self, vector: list[float | None]) -> bytes:
         if self._dimensions is not None:
             vector = shortened(vector, self._dimensions)
         if not self._base64:
