@@ -1,7 +1,9 @@
 """`python -m bench`: interleaved rounds A B C A B C of our node, the yardstick and the peers, medians, ratios pair by pair.
 
-Rows: `echo` and `mlp` against the yardstick, which shares our runner; `onnx`, one network, and `stream`, paced tokens, against the peers.
-`packed` stands alone: what each further model costs in a process that several share.
+Rows: `echo` and `mlp` against the yardstick, which shares our runner, and against ourselves without isolation; `onnx`, one network,
+and `stream`, paced tokens, against the peers.
+`packed` stands alone: what each further model costs in a process that several share. So does `coldstart`: from a request for a model that
+isn't running to its answer, executed, forked and from a spare.
 """
 
 import argparse
@@ -17,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import clients, network, packing, peers
+from bench import clients, coldstart, network, packing, peers
 from bench.measure import PACED, Cell, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
-from bench.servers import MODELS, NotInstalled, Ours, Server, Yardstick
+from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Yardstick
 
 ECHO_BODY = json.dumps({"x": [1.0, 2.5, -3.0, 4.25]}).encode()
 MLP_NUMBERS = [round(value, 4) for value in (random.Random(7).random() for _ in range(784))]
@@ -33,6 +35,8 @@ FLOORS = {
     ("echo", 1, Yardstick.name): 0.9,
     ("mlp", 64, Yardstick.name): 1.3,
     ("mlp", 1, Yardstick.name): 0.9,
+    ("echo", 64, Unconfined.name): 0.95,
+    ("mlp", 64, Unconfined.name): 0.95,
     ("onnx", 64, peers.LitServe.name): 8.0,
     ("onnx", 64, peers.BentoML.name): 8.0,
     ("onnx", 64, peers.MLServerWorkers.name): 8.0,
@@ -49,12 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     connections = [int(number) for number in given.connections.split(",")]
     asked = given.rows.split(",")
-    rows = [row for row in asked if row != packing.ROW]
+    rows = [row for row in asked if row not in (packing.ROW, coldstart.ROW)]
     about = f"{given.rounds} rounds of {given.seconds:g} s a cell; {os.cpu_count()} CPUs"
     print(f"client: {clients.name()}; {about}; load {load_average():.2f}")
     cells: list[Cell] = []
     absent: dict[str, str] = {}
-    servers: tuple[type[Ours | Yardstick | peers.Peer], ...] = (Ours, Yardstick, *peers.PEERS)
+    servers: tuple[type[Ours | Yardstick | peers.Peer], ...] = (Ours, Unconfined, Yardstick, *peers.PEERS)
     servers = tuple(kind for kind in servers if kind.rows.intersection(rows))
     with tempfile.TemporaryDirectory(prefix="fornada-bench-models-") as place:
         folders = {row: _folder(row, Path(place), plain=given.plain) for row in rows}
@@ -72,15 +76,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     cells = [cell for cell in cells if cell.server != made.name]
             print(f"round {number + 1} of {given.rounds} done, load {load_average():.2f}", file=sys.stderr)
         packed = packing.measure(Path(place), packing.body(MLP_NUMBERS), members=given.members) if packing.ROW in asked else None
+        stacks = tuple(given.stacks.split(","))
+        cold = coldstart.measure(Path(place), stacks=stacks, starts=given.starts) if coldstart.ROW in asked else []
     summaries = summarize(cells, ours=Ours.name)
     if rows:
         _print(summaries)
     if packed is not None:
         print(packing.report(packed))
+    for line in coldstart.report(cold):
+        print(line)
     for line in [*absent.values(), *(peers.not_served(rows) if rows else ())]:
         print(f"  {line}")
     if given.json:
         more = {packing.ROW: packing.as_json(packed)} if packed is not None else {}
+        more |= {coldstart.ROW: coldstart.as_json(cold)} if cold else {}
         Path(given.json).write_text(json.dumps({**as_json(cells, summaries, _about(given)), **more}, indent=1))
     missed = [s for s in summaries if s.ratio < _floor(s)]
     for s in missed:
@@ -113,8 +122,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a cell")
     parser.add_argument("--warm", type=float, default=1.0, help="seconds before each cell that don't count")
     parser.add_argument("--connections", default="1,16,64")
-    parser.add_argument("--rows", default="echo,mlp,onnx,stream,packed", help="echo, mlp, onnx, stream, packed")
+    parser.add_argument("--rows", default="echo,mlp,onnx,stream,packed,coldstart", help="echo, mlp, onnx, stream, packed, coldstart")
     parser.add_argument("--members", type=int, default=packing.MEMBERS, help="models of the row packed")
+    parser.add_argument("--starts", type=int, default=coldstart.STARTS, help="of each stack and way in the row coldstart")
+    parser.add_argument("--stacks", default=",".join(coldstart.STACKS), help="plain, numpy, onnx, torch, tensorflow: of the row coldstart")
     parser.add_argument("--plain", action="store_true", help="mlp without numpy, where packages can't be reached")
     parser.add_argument("--json", help="write everything to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a promised ratio is missed")

@@ -56,6 +56,7 @@ class Ours:
 
     name = "fornada"
     rows = frozenset({"echo", "mlp", "onnx", "stream"})
+    isolation = "auto"
 
     def __init__(self, config: str = "[node]\n") -> None:
         """`config` is the beginning of fornada.toml, which ends in [node]."""
@@ -77,6 +78,8 @@ class Ours:
             data,
             "--config",
             self._place / "fornada.toml",
+            "--isolation",
+            self.isolation,
         ]
         with (self._place / "log").open("ab") as log:
             self._process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -127,6 +130,14 @@ class Ours:
         if self._process:
             _end(self._process)
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+class Unconfined(Ours):
+    """The same without isolation: what that costs a request."""
+
+    name = "unconfined"
+    rows = frozenset({"echo", "mlp"})
+    isolation = "none"
 
 
 class Yardstick:
