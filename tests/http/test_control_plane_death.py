@@ -1,15 +1,20 @@
 """kill -9 of the control plane under load: no caller hangs, no runner notices, the next one serves on."""
 
 import json
+import os
 import time
 from functools import partial
 
+import pytest
+
+from fornada.keeper.levels import Level
 from tests.bounds import bound
 from tests.harness.client import Closed, Connection, Head, Response
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node, run_path
 from tests.harness.processes import alive, kill, seen
 from tests.harness.waiting import Background, until
+from tests.harness.walls import lacking, uid
 
 CALLERS = 20
 STREAMS = 5
@@ -32,14 +37,18 @@ def read_stream(connection: Connection, head: Head) -> tuple[float, list[str], b
     return stream.ended_at, [event.data for event in stream.events], stream.complete
 
 
-def test_no_caller_hangs_and_the_runners_serve_on(new_node: StartNode):
-    node = new_node().start()
+@pytest.mark.parametrize("level", ["auto", "none"])
+def test_no_caller_hangs_and_the_runners_serve_on(new_node: StartNode, level: str):
+    node = new_node(flags=["--isolation", level]).start()
     model, streamer = "@test/calls", "@test/streams"
     node.deploy_probe(model, serving={"concurrency": CALLERS})
     node.deploy_probe(streamer, serving={"concurrency": STREAMS})
     before = {name: node.load(name)["instances"][0] for name in (model, streamer)}
     runners = [seen(instance["pid"]) for instance in before.values()]
     control = seen(node.control_pid)
+    walls = [(uid(runner.pid), os.readlink(f"/proc/{runner.pid}/ns/mnt")) for runner in runners]
+    if level == "auto" and not lacking(Level.NAMESPACES):
+        assert len({space for _, space in walls}) == len(runners) and os.readlink("/proc/self/ns/mnt") not in dict(walls).values()
 
     with Background() as background:
         calls = [background.start(partial(call, node, model)) for _ in range(CALLERS)]
@@ -61,8 +70,10 @@ def test_no_caller_hangs_and_the_runners_serve_on(new_node: StartNode):
             assert not complete, "a broken stream must not have its final chunk"
 
     node.wait_next_control_plane(after_pid=control.pid, within_s=5)
+    print(f"ready again {time.monotonic() - killed_at:.3f} s after the kill")
     assert alive(node.control_pid)
     assert all(runner.alive for runner in runners), "runners keep their pids"
+    assert [(uid(runner.pid), os.readlink(f"/proc/{runner.pid}/ns/mnt")) for runner in runners] == walls
     for name, instance in before.items():
         answer = node.ask(name, {"echo": "still here"}, timeout_s=15)
         assert (answer["pid"], answer["instance"]) == (instance["pid"], instance["id"])
