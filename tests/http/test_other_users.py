@@ -1,0 +1,118 @@
+"""A node that an ordinary user runs, and root's own where there are no namespaces: from the deploy to the end."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fornada.keeper.levels import Level
+from tests.bounds import count
+from tests.harness.elsewhere import NotPossible, installed, prefix
+from tests.harness.node import Node
+from tests.harness.processes import all_gone, kill, seen
+from tests.harness.throwaway import STRANGER
+from tests.harness.waiting import until
+from tests.harness.walls import at_rest, tops, uid
+
+CONFIG = '[node]\ndrain_s = 5\nkill_s = 2\n[provision]\ncache_dir = ""\n'
+MODEL = "@test/echo"
+FIRST_UID = 200_000
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; every other test runs as you"),
+    pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is missing"),
+]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="fornada-everybody-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def python(place: Path) -> Path:
+    try:
+        return installed(place / "env")
+    except NotPossible as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def directory(place: Path) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="node-", dir=place))
+    folder.chmod(0o755)
+    return folder
+
+
+def begun(directory: Path, python: Path, *, level: Level, user: int | None) -> Node:
+    node = Node(directory, config=CONFIG, flags=["--isolation", level], environ={"HOME": str(directory)}, prefix=prefix(python, uid=user))
+    if user is not None:
+        os.chown(directory, user, user)
+    node.spawn()
+    try:
+        until(lambda: node.process.poll() is not None or (node.data_dir / "run/node.json").exists(), within_s=20, what="it begins")
+        if node.process.poll() is not None and "can't be had on this machine" in node.said():
+            pytest.skip(node.said())
+        node.wait_ready()
+    except BaseException:
+        node.destroy()
+        raise
+    return node
+
+
+@pytest.mark.parametrize(
+    ("user", "level"),
+    [
+        pytest.param(STRANGER, Level.NAMESPACES, id="user-namespaces"),
+        pytest.param(STRANGER, Level.LANDLOCK, id="user-landlock"),
+        pytest.param(None, Level.LANDLOCK, id="root-landlock"),
+    ],
+)
+def test_a_model_is_deployed_answers_is_killed_and_leaves_nothing(directory: Path, python: Path, user: int | None, level: Level):
+    node = begun(directory, python, level=level, user=user)
+    try:
+        assert {uid(process.pid) for process in node.tree()} == {user or 0}
+        node.deploy_probe(MODEL)
+        first = node.ask(MODEL, {"echo": "first", "fork_child": True})
+        assert first["echo"] == "first"
+        (pid,) = node.pids(MODEL)
+        assert uid(pid) == user if user is not None else uid(pid) >= FIRST_UID
+        runner = seen(pid)
+        kill(pid)
+        all_gone([runner], within_s=2, what="the killed runner")
+        until(lambda: pid not in node.pids(MODEL), within_s=2, what="the node has heard of it")
+        again = node.ask(MODEL, {"echo": "again"})
+        assert again["echo"] == "again" and again["instance"] != first["instance"]
+
+        node.unload(MODEL)
+        before = at_rest(node.data_dir, node.keeper_pid, node.control_pid)
+        for number in range(count(5, long=100)):
+            assert node.ask(MODEL, {"echo": number})["echo"] == number
+            if number % 2:
+                kill(node.pids(MODEL)[0])
+                until(lambda: not node.pids(MODEL), within_s=2, what="the node has heard of it")
+            node.unload(MODEL)
+        after = at_rest(node.data_dir, node.keeper_pid, node.control_pid)
+        assert after.descriptors <= before.descriptors and after.mounts <= before.mounts
+        assert (len(after.groups), len(after.views), after.scratch) == (len(before.groups), len(before.views), before.scratch)
+
+        old = node.control_pid
+        node.load(MODEL)
+        (pid,) = node.pids(MODEL)
+        kill(old)
+        node.wait_next_control_plane(after_pid=old)
+        assert node.ask(MODEL, {"echo": "still"})["echo"] == "still" and node.pids(MODEL) == [pid]
+        tree = node.tree()
+        kill(node.keeper_pid)
+        all_gone(tree, within_s=1, what="what lived below the killed keeper")
+        assert node.wait(within_s=5) == 1
+    finally:
+        node.destroy()
+    node.nothing_left()
+    assert not tops(node.data_dir)
