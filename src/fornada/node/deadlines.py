@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fornada.core.names import Instant
+from fornada.node.faults import Faults
 
 TICKS_A_SECOND = 50
 AT_LEAST_S = 0.001
@@ -28,10 +29,11 @@ class Expiring(Protocol):
 
 
 class Wheel:
-    """Holds things until their deadline or until they are taken out."""
+    """Holds things until their deadline or until they are taken out. One that fails over its end costs none of the others theirs."""
 
-    def __init__(self, *, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, *, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop, faults: Faults) -> None:
         self._now = now
+        self._faults = faults
         self._loop = loop
         self._buckets: dict[int, set[Expiring]] = {}
         self._ticks: list[int] = []
@@ -76,7 +78,8 @@ class Wheel:
             while self._ticks and self._ticks[0] <= now * TICKS_A_SECOND:
                 bucket = self._buckets.pop(heapq.heappop(self._ticks))
                 while bucket:
-                    bucket.pop().expire(now)
+                    with self._faults.contained("deadline"):
+                        bucket.pop().expire(now)
         finally:
             if self._ticks and self._timer is None:
                 self._arm(now)

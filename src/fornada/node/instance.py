@@ -6,6 +6,8 @@ comes of it. The life has one writer, `tell`. Everybody else asks for something 
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Protocol, assert_never
 
 from fornada.core.errors import Busy, Conflict, DeadlinePassed, FornadaError, RunnerDied, Unavailable
@@ -14,7 +16,8 @@ from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, 
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
-from fornada.core.ports import ProcessPort, SpawnRefused, Step, Version
+from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Version
+from fornada.node.adoption import end_stranger
 from fornada.node.disk_use import remove
 from fornada.node.hosts import Alone, Seat, Sharing
 from fornada.node.idleness import IdleWatch
@@ -86,6 +89,8 @@ class Instance:
         self._work: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle = IdleWatch(
+        self._owes_event = False
+        """A build, a fetch or a spawn has begun, and not told its end yet."""
             timeout_s=spec.serving.idle_timeout_s,
             use=lambda: Use(calls=self.calls, last_used=self.last_used, kept=self.kept),
             due=lambda: self.evicted("idle"),
@@ -208,12 +213,7 @@ class Instance:
         self._stepping = True
         try:
             while self._events:
-                before = outside(self.life.state)
-                self.life, commands = step(self.life, self._events.popleft())
-                if outside(self.life.state) != before:
-                    self.since = self._site.now()
-                for command in commands:
-                    self._carry_out(command)
+                self._take_in(self._events.popleft())
         finally:
             self._stepping = False
         if self._site.room.anybody_waits:
@@ -222,9 +222,9 @@ class Instance:
     def _carry_out(self, command: e.Command) -> None:
         match command:
             case e.BuildEnvironment():
-                self._work = self._site.tasks.start(self._provision(e.Built()), name=f"build {self.key}")
+                self._begin(self._provision(e.Built()), name=f"build {self.key}")
             case e.FetchArtifacts():
-                self._work = self._site.tasks.start(self._provision(e.Fetched()), name=f"fetch {self.key}")
+                self._begin(self._provision(e.Fetched()), name=f"fetch {self.key}")
             case e.CancelProvision():
                 if self._work is not None:
                     self._work.cancel()
@@ -241,9 +241,32 @@ class Instance:
                 self._site.room.release(self)
             case e.Spawn():
                 self.progress = Step("spawning", "")
-                self._work = self._site.tasks.start(self._spawn(), name=f"spawn {self.key}")
+                self._begin(self._spawn(), name=f"spawn {self.key}")
             case e.OpenToWork():
                 self._open_to_work()
+    def _take_in(self, event: e.Event) -> None:
+        """A bug of ours ends this instance, with everybody told, rather than leave it where nothing would ever happen to it again."""
+        before = outside(self.life.state)
+        commands: tuple[e.Command, ...] = ()
+        about = {"model": self.model, "instance": self.key, "over": type(event).__name__}
+        with self._site.faults.contained("life", **about) as deciding:
+            self.life, commands = step(self.life, event)
+        failed = deciding.error
+        if outside(self.life.state) != before:
+            self.since = self._site.now()
+        for command in commands:
+            # What comes after the one that fails is often what gives something back.
+            with self._site.faults.contained(f"life {type(command).__name__}", **about) as doing:
+                self._carry_out(command)
+            failed = failed or doing.error
+        if failed is not None and not isinstance(event, e.Broke):
+            left = e.Left.PROCESS if self._lives else e.Left.WORK if self._owes_event else e.Left.NOTHING
+            self._events.appendleft(e.Broke(self._site.now(), f"internal fault: {type(failed).__name__}: {failed}", left))
+
+    @property
+    def _lives(self) -> bool:
+        return self.runner is not None and not self.runner.over
+
             case e.CloseToWork():
                 self.intake.close()
                 self._idle.end()
@@ -289,13 +312,13 @@ class Instance:
             self._trouble = error
             event = e.ProvisionFailed(self._site.now(), error.message)
         except BaseException as error:
-            self.tell(e.ProvisionFailed(self._site.now(), f"internal fault: {type(error).__name__}: {error}"))
+            self._done(e.ProvisionFailed(self._site.now(), f"internal fault: {type(error).__name__}: {error}"))
             raise
         self.tell(event)
 
     def _cancelled(self, work: "asyncio.Task[None]") -> None:
         if work.cancelled():
-            self.tell(e.ProvisionCancelled())
+            self._done(e.ProvisionCancelled())
 
     # ---- the process
 
@@ -317,17 +340,36 @@ class Instance:
             process = await site.keeper.spawn(ordered)
         except (SpawnRefused, FornadaError, OSError) as error:
             site.zygotes.ended(id)
-            self.tell(e.SpawnFailed(site.now(), str(error)))
+        self._done(event)
+
+    def _begin(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """A build, a fetch or a spawn. It calls `_done` once."""
+        self._work = self._site.tasks.start(work, name=name)
+        self._owes_event = True
+
+    def _done(self, event: e.Event) -> None:
+        """What a build, a fetch or a spawn came to."""
+        self._owes_event = False
+            self._done(e.SpawnFailed(site.now(), str(error)))
             await self._remove_scratch(id, site.hosts.left(id, well=False))
             return
         except BaseException as error:
             site.zygotes.ended(id)
             site.hosts.left(id, well=False)
-            self.tell(e.SpawnFailed(site.now(), f"internal fault: {type(error).__name__}: {error}"))
+            self._done(e.SpawnFailed(site.now(), f"internal fault: {type(error).__name__}: {error}"))
             raise
-        self._take(process, device)
+        with site.faults.contained("take", model=self.model, instance=id) as taking:
+            self._take(process, device)
+        if taking.error is not None:
+            if self.runner is not None:
+                self.runner.let_go()
+                self.runner = None
+            self._done(e.SpawnFailed(site.now(), f"internal fault: {type(taking.error).__name__}: {taking.error}"))
+            site.hosts.left(id, well=False)
+            await end_stranger(process, kill_s=site.settings.kill_s)
+            return
         self._say("instance.spawned", instance=id, pid=process.pid, device=device, load_attempt=place.load_attempt, start=process.start)
-        self.tell(e.Spawned())
+        self._done(e.Spawned())
 
     def _take(self, process: ProcessPort, device: str) -> None:
         serving = self.version.spec.serving
@@ -350,11 +392,7 @@ class Instance:
         if runner.output.dropped:
             used["lines_dropped"] = runner.output.dropped
         self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **used)
-        self._site.devices.ended(runner.id, now=self._site.now())
-        self.tell(e.Exited(self._site.now(), self._died_of, blameless))
-        self.runner = None
-        runner.close()
-        await self._remove_scratch(runner.id, emptied)
+        return blameless, emptied
 
     async def _remove_scratch(self, *names: str) -> None:
         for name in filter(None, names):
@@ -366,6 +404,20 @@ class Instance:
                 text = f"{self.model} was stopped before the request was done"
                 self._process.link.cut_off(Unavailable(text, retry_after_s=CUT_RETRY_S))
             case e.Cut.DIED:
+        self.last_line, self._died_of = "", describe_end(status, last_line="")
+        blameless, emptied = False, ""
+        with contained("end"):
+            blameless, emptied = self._account_for(runner, status)
+        with contained("end devices"):
+            self._site.devices.ended(runner.id, now=self._site.now())
+        self.tell(e.Exited(self._site.now(), self._died_of, blameless))
+        self.runner = None
+        with contained("end wire"):
+            runner.close()
+        await self._remove_scratch(runner.id, emptied)
+
+    def _account_for(self, runner: Runner, status: ExitStatus) -> tuple[bool, str]:
+        """What its end says about it: (whether it had nothing to do with it, what is to be removed of its host)."""
                 reason = self.life.ending.reason or self._died_of
                 self._process.link.cut_off(RunnerDied(f"the runner of {self.model} ended under the request: {reason}"))
             case _:
@@ -390,6 +442,8 @@ class Instance:
             how = "was ended" if life.failure.kind is e.FailureKind.FAULT else "ended by itself"
             self.ended_because = f"it {how} ({life.failure.reason})"
         if life.state in RESTING:
+            case _ if self.runner is None:
+                pass  # nobody can be waiting for it
             self.progress = Step("", "")
         self._home.announced(self, outcome)
         if self.intake.line and self.life.state in RESTING:

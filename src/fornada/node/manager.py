@@ -26,6 +26,7 @@ from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.disk_use import remove
+from fornada.node.faults import Faults
 from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
 from fornada.node.model import Model
@@ -107,6 +108,7 @@ class Manager:
         scratch = data_dir / "scratch"
         packing = Bound(settings.packed_members, parse_size(settings.packed_memory))
         tasks = Tasks(telemetry.log)
+        faults = Faults(telemetry.log, now=clock.now)
         room = Room(devices, max_resident=settings.max_resident, now=clock.now, loop=loop)
         self._site = Site(
             clock=clock,
@@ -118,12 +120,13 @@ class Manager:
             devices=devices,
             telemetry=telemetry,
             settings=settings,
-            wheel=Wheel(now=clock.now, loop=loop),
+            wheel=Wheel(now=clock.now, loop=loop, faults=faults),
             room=room,
             way_out=WayOut(policy=outbound(allow_private), telemetry=telemetry, tasks=tasks, loop=loop),
             hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
             zygotes=Zygotes(zygotes, settings=settings, inherited=inherited or {}, log=telemetry.log, now=clock.now),
             tasks=tasks,
+            faults=faults,
             crowd=Crowd(),
             scratch=scratch,
             inherited=dict(inherited or {}),
@@ -311,15 +314,19 @@ class Manager:
         """The scheduler's turn for what is nobody's event: waits that are over, back-offs that have passed."""
         while True:
             self._beat_at = self._now()
-            if self._site.room.anybody_waits:
-                for instance in self._instances():
-                    instance.waited_too_long(self._beat_at)
-                self._site.room.replan()
-            if self._started and not self._draining:
-                self._site.zygotes.turn()
-                for model in self._models.values():
-                    model.keep_alive()
+            with self._site.faults.contained("heartbeat"):
+                self._look_around(self._beat_at)
             await asyncio.sleep(HEARTBEAT_S)
+
+    def _look_around(self, now: Instant) -> None:
+        if self._site.room.anybody_waits:
+            for instance in self._instances():
+                instance.waited_too_long(now)
+            self._site.room.replan()
+        if self._started and not self._draining:
+            self._site.zygotes.turn()
+            for model in self._models.values():
+                model.keep_alive()
 
     # ---- adoption
 

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from fornada.core.errors import DiskFull, FornadaError, LoadFailed, NeverFits, OutOfDeviceMemory
+from fornada.core.errors import DiskFull, FornadaError, InternalFault, LoadFailed, NeverFits, OutOfDeviceMemory
 from fornada.core.lifecycle.events import FailureKind
 from fornada.core.lifecycle.model import NEVER, ModelLife, State
 from fornada.core.names import Instant, ModelName
@@ -21,6 +21,10 @@ def refusal(model: ModelName, life: ModelLife, now: Instant, *, trouble: Fornada
             return OutOfDeviceMemory(f"{model} ran out of memory while it loaded: {failure.reason}", retry_after_s=retry_after_s)
         case FailureKind.PROVISION if isinstance(trouble, DiskFull):
             return DiskFull(trouble.message, retry_after_s=retry_after_s)
+        case FailureKind.INTERNAL:
+            return InternalFault(
+                f"{model} was ended by a bug of the server, whose log says more: {failure.reason}", retry_after_s=retry_after_s
+            )
         case FailureKind.CRASH | FailureKind.FAULT:
             text = f"{model} ended {life.crashes} times in a row without an answer: {failure.reason}"
         case FailureKind.NONE | FailureKind.PROVISION | FailureKind.SPAWN | FailureKind.LOAD | FailureKind.STALLED:

@@ -68,7 +68,8 @@ class Runner:
         self.heard = False
         """It has begun: its first word has come."""
         self._coming_up = True
-        self._over = False
+        self.over = False
+        """The keeper has told its end."""
         self._orphans = 0
         """Answers that nobody waits for, since the log was last told of one."""
         self._orphans_told_at = float("-inf")
@@ -109,12 +110,12 @@ class Runner:
     async def ended(self) -> ExitStatus:
         """Waits for the end of the process and takes in what it had still said and printed."""
         status = await self.process.exited()
-        self._over = True
+        self.over = True
         if self._hanging is not None:
             self._hanging.cancel()
-        self._close_gate()
-        self.link.last_words()
-        self.output.close()
+        for ends in (self._close_gate, self.link.last_words, self.output.close):
+            with self._site.faults.contained("last words", model=self._owner.model, instance=self.id):
+                ends()
         return status
 
     def close(self) -> None:
@@ -126,6 +127,31 @@ class Runner:
     def is_suspect(self) -> bool:
         """Asked after its end: it was at work, or coming up, so that what ended a shared process may have been this instance."""
         return bool(self.link.calls) or (self._coming_up and self.heard)
+
+    def withdraw(self) -> None:
+        """Another control plane may read what it prints and hear what it wishes; its answers to our requests are still ours."""
+        self.output.stop()
+        if self._gate is not None:
+            self._gate.pause()
+
+    def come_back(self) -> None:
+        """After `withdraw`."""
+        if self.over:
+            return
+        self.output = self._read_output()
+        if self._gate is not None:
+            self._gate.resume()
+
+    def _read_output(self) -> OutputReader:
+        return OutputReader(
+            self.process.output,
+            model=self._owner.model,
+            instance=self.process.instance,
+            outputs=self._site.telemetry.outputs,
+            crowd=self._site.crowd,
+            wall=self._site.clock.wall,
+            loop=self._site.loop,
+        )
 
     def let_go(self) -> None:
         """Reads and writes no more; the process goes on."""
@@ -190,6 +216,8 @@ class Runner:
         self.granted_ahead = max(0, granted - working) if isinstance(granted, int) else 0
         self._owner.tell(Loaded())
 
+        if self._site.handover.replaced:
+            return  # the successor was asked, too
     def failed(self, failure: dict[str, Any]) -> None:
         self._expect_coming_up("FAILED")
         self._coming_up = False
@@ -231,7 +259,7 @@ class Runner:
 
     def hung_up(self) -> None:
         # Usually the process is dying and the keeper's word is on its way: that one knows why.
-        if not self._over:
+        if not self.over:
             self._hanging = self._site.loop.call_later(CLOSED_S, self._owner.hung_up)
 
     def _expect_coming_up(self, message: str) -> None:

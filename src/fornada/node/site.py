@@ -10,6 +10,8 @@ from fornada.core.ports import Clock, KeeperPort, ProvisionPort, StorePort
 from fornada.core.settings import NodeSettings
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
+from fornada.node.faults import Faults
+from fornada.node.handover import Handover
 from fornada.node.hosts import Hosts
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
@@ -39,6 +41,7 @@ class Site:
     hosts: Hosts
     zygotes: Zygotes
     tasks: Tasks
+    faults: Faults
     crowd: Crowd
     scratch: Path
     """Folder in which every instance gets a directory of its own."""

@@ -35,6 +35,7 @@ EVENTS = {
     "Faulted": e.Faulted("nonsense"),
     "TimeUp": e.TimeUp(),
     "Exited": e.Exited(100.0, "exit code 1"),
+    "Broke": e.Broke(100.0, "KeyError", e.Left.NOTHING),
 }
 S = {state.name: state for state in State}
 ORDER = "REGISTERED BUILDING FETCHING CANCELLING WAITING SPAWNING UNWANTED LOADING WARMING READY ASLEEP DRAINING STOPPING STOPPED FAILED"
@@ -63,6 +64,7 @@ Woken              - - - - - - - - - - REA - - - -
 Faulted            - - - - - - - STOPPI STOPPI STOPPI STOPPI STOPPI . - -
 TimeUp             - - - - - - - STOPPI STOPPI - - STOPPI . - -
 Exited             - - - - - - - FAI FAI STOPPED STOPPED STOPPED STOPPED - -
+Broke              FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI .
 """
 ROWS = [line.split() for line in TABLE.strip().splitlines()]
 

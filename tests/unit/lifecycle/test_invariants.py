@@ -35,9 +35,11 @@ class Life(RuleBasedStateMachine):
         self.waiters = set()
         self.told = set()
         self.seconds_left = None
+        self.breaking = False
 
     def tell(self, event):
         before = self.life
+        self.breaking = isinstance(event, e.Broke)
         self.life, commands = step(self.life, event)
         for command in commands:
             self.carry_out(command)
@@ -69,13 +71,13 @@ class Life(RuleBasedStateMachine):
                 assert not self.waiting and not self.reserved
                 self.waiting = True
             case e.Withdraw():
-                assert self.waiting
+                assert self.waiting or self.breaking
                 self.waiting = False
             case e.Claim():
                 assert self.process and not self.reserved
                 self.reserved = True
             case e.Release():
-                assert self.reserved, "released twice"
+                assert self.reserved or self.breaking, "released twice"
                 assert not self.process and not self.spawning, "released before the end was proven"
                 self.reserved = False
             case e.Spawn():
@@ -86,7 +88,7 @@ class Life(RuleBasedStateMachine):
                 assert self.process and not self.open
                 self.open = True
             case e.CloseToWork():
-                assert self.open
+                assert self.open or self.breaking
                 self.open = False
             case e.CutOff():
                 assert not self.open, "callers cut off while new ones may still come"
@@ -101,6 +103,18 @@ class Life(RuleBasedStateMachine):
                 self.asked_to_start &= self.life.state is not State.FAILED
                 self.told |= self.waiters
                 self.waiters.clear()
+
+    # ---- us
+
+    @rule()
+    def a_bug_of_ours_comes_up(self):
+        self.asked_to_start = False
+        left = e.Left.PROCESS if self.process else e.Left.WORK if self.building or self.spawning else e.Left.NOTHING
+        self.tell(e.Broke(self.now, "KeyError", left))
+        if left is e.Left.NOTHING:
+            assert self.life.state is State.FAILED
+        else:
+            assert self.life.ending.kind is e.FailureKind.INTERNAL and self.life.state in CLOSING
 
     # ---- people
 

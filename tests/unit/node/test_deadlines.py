@@ -4,6 +4,8 @@ import asyncio
 
 from fornada.core.names import Instant
 from fornada.node.deadlines import TICKS_A_SECOND, Wheel
+from fornada.node.faults import Faults
+from fornada.telemetry import Log
 from tests.loops.virtual import VirtualClock, virtual
 
 TICK_S = 1 / TICKS_A_SECOND
@@ -20,8 +22,10 @@ class Item:
         self.expired_at.append(now)
 
 
-def wheel():
-    return Wheel(now=VirtualClock().now, loop=asyncio.get_running_loop())
+def wheel(faults=None):
+    return Wheel(
+        now=VirtualClock().now, loop=asyncio.get_running_loop(), faults=faults or Faults(Log(clock=VirtualClock()), now=VirtualClock().now)
+    )
 
 
 @virtual
@@ -84,3 +88,23 @@ async def test_something_may_be_put_in_while_something_expires():
     hold.add(first, first.deadline, now)
     await asyncio.sleep(1.0)
     assert (len(first.expired_at), len(second.expired_at)) == (1, 1)
+
+
+@virtual
+async def test_one_that_fails_costs_the_others_of_its_bucket_nothing(tmp_path):
+    class Failing(Item):
+        def expire(self, now):
+            super().expire(now)
+            raise KeyError("a bug")
+
+    log = Log(clock=VirtualClock(), file=tmp_path / "log")
+    hold, now = wheel(Faults(log, now=VirtualClock().now)), VirtualClock().now()
+    items = [(Failing if number % 2 else Item)(Instant(now + 1.0)) for number in range(10)]
+    later = Item(Instant(now + 2.0))
+    for item in [*items, later]:
+        hold.add(item, item.deadline, now)
+    await asyncio.sleep(3.0)
+    assert [len(item.expired_at) for item in [*items, later]] == [1] * 11
+    (told,) = (tmp_path / "log").read_text().splitlines()
+    assert "a bug" in told and "Traceback" in told
+    log.close()

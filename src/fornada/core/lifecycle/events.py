@@ -23,7 +23,9 @@ class FailureKind(enum.Enum):
     CRASH = "crash"
     """The process ended although it was ready."""
     FAULT = "fault"
-    """The runner broke the wire's rules and was killed for it."""
+    """The runner broke the wire's rules, or took more than it may, and was killed for it."""
+    INTERNAL = "internal"
+    """A bug of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,24 @@ class Exited:
     """Its process was shared, and ended while the instance did nothing."""
 
 
+class Left(enum.Enum):
+    """What is really there of an instance."""
+
+    NOTHING = "nothing"
+    WORK = "work"
+    """A build, a fetch or a spawn, which will tell its end."""
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """A bug of ours: something that an event asked for wasn't done. What the state says may be wrong, what is `left` isn't."""
+
+    now: Instant
+    reason: str
+    left: Left
+
+
 Event = (
     Wanted
     | Prepare
@@ -194,6 +214,7 @@ Event = (
     | Faulted
     | TimeUp
     | Exited
+    | Broke
 )
 
 

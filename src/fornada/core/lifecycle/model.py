@@ -23,6 +23,7 @@ from fornada.core.lifecycle.events import (
     Adopted,
     Announce,
     Ask,
+    Broke,
     BuildEnvironment,
     Built,
     CancelProvision,
@@ -41,6 +42,7 @@ from fornada.core.lifecycle.events import (
     Fetched,
     Granted,
     Kill,
+    Left,
     Loaded,
     LoadFailed,
     NeverFits,
@@ -173,7 +175,7 @@ class ModelLife:
     failure: Failure = Failure()
     """The last one; what counts is `state`."""
     ending: Failure = Failure()
-    """In STOPPING: what the end will count as; kind NONE is an end that was wanted."""
+    """On the way to an end: what it will count as; kind NONE is an end that was wanted."""
     failures: int = 0
     """Loads that failed in a row."""
     crashes: int = 0
@@ -247,6 +249,8 @@ def _step(life: ModelLife, event: Event) -> Next:
             return _time_up(life, event)
         case Exited():
             return _exited(life, event)
+        case Broke():
+            return _broke(life, event)
         case _:
             assert_never(event)
 
@@ -301,7 +305,7 @@ def _unwanted(life: ModelLife, event: Unwanted) -> Next:
 
 def _provisioned(life: ModelLife, event: Built | Fetched | ProvisionFailed | ProvisionCancelled) -> Next:
     if life.state is State.CANCELLING:
-        return _ended(life)  # whatever it came to: it was unwanted before
+        return _ended(life, life.ending)  # whatever it came to: it was unwanted before
     match event:
         case Built():
             _expect(life, event, {State.BUILDING})
@@ -340,7 +344,7 @@ def _spawned(life: ModelLife, event: Spawned | SpawnFailed) -> Next:
                 return _terminate(life)
             return _coming_up(life, State.LOADING)
         case SpawnFailed():
-            failure = Failure() if unwanted else Failure(FailureKind.SPAWN, event.reason, event.now)
+            failure = life.ending if unwanted else Failure(FailureKind.SPAWN, event.reason, event.now)
             return _ended(life, failure, Release())
         case _:
             assert_never(event)
@@ -403,6 +407,24 @@ def _exited(life: ModelLife, event: Exited) -> Next:
         return begun, (*told, *more)
     kind = FailureKind.LOAD if life.state in COMING_UP else FailureKind.CRASH
     return _ended(life, Failure(kind, event.reason, event.now), ClearTimer(), *_closing(life, Cut.DIED), Release())
+
+
+def _broke(life: ModelLife, event: Broke) -> Next:
+    """It fails, and everybody is told, as soon as what is left of it has ended."""
+    failure = Failure(FailureKind.INTERNAL, event.reason, event.now)
+    broken = replace(life, ending=failure, wish=Wish.NOTHING)
+    cut = (ClearTimer(), CloseToWork(), CutOff(Cut.DIED))
+    match event.left:
+        case Left.PROCESS:
+            return _to(replace(broken, stage=Stage.KILLED), State.STOPPING, *cut, Kill())
+        case Left.WORK if life.state in PROVISIONING or life.state is State.CANCELLING:
+            return _to(broken, State.CANCELLING, ClearTimer(), CancelProvision())
+        case Left.WORK if life.state in (State.SPAWNING, State.UNWANTED):
+            return _to(broken, State.UNWANTED, ClearTimer())
+        case Left.WORK | Left.NOTHING:
+            return _ended(life, failure, *cut, Withdraw(), Release())
+        case _:
+            assert_never(event.left)
 
 
 def _start(life: ModelLife, wish: Wish) -> Next:
