@@ -405,6 +405,8 @@ class Instance:
                 self._process.link.cut_off(Unavailable(text, retry_after_s=CUT_RETRY_S))
             case e.Cut.DIED:
         self.last_line, self._died_of = "", describe_end(status, last_line="")
+        """Ends in Exited, whatever happens: the life would wait for ever otherwise."""
+        contained = partial(self._site.faults.contained, model=self.model, instance=runner.id)
         blameless, emptied = False, ""
         with contained("end"):
             blameless, emptied = self._account_for(runner, status)
