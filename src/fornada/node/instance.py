@@ -87,10 +87,10 @@ class Instance:
         self._events: deque[e.Event] = deque()
         self._stepping = False
         self._work: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._idle = IdleWatch(
         self._owes_event = False
         """A build, a fetch or a spawn has begun, and not told its end yet."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = IdleWatch(
             timeout_s=spec.serving.idle_timeout_s,
             use=lambda: Use(calls=self.calls, last_used=self.last_used, kept=self.kept),
             due=lambda: self.evicted("idle"),
@@ -219,6 +219,29 @@ class Instance:
         if self._site.room.anybody_waits:
             self._site.room.replan()
 
+    def _take_in(self, event: e.Event) -> None:
+        """A bug of ours ends this instance, with everybody told, rather than leave it where nothing would ever happen to it again."""
+        before = outside(self.life.state)
+        commands: tuple[e.Command, ...] = ()
+        about = {"model": self.model, "instance": self.key, "over": type(event).__name__}
+        with self._site.faults.contained("life", **about) as deciding:
+            self.life, commands = step(self.life, event)
+        failed = deciding.error
+        if outside(self.life.state) != before:
+            self.since = self._site.now()
+        for command in commands:
+            # What comes after the one that fails is often what gives something back.
+            with self._site.faults.contained(f"life {type(command).__name__}", **about) as doing:
+                self._carry_out(command)
+            failed = failed or doing.error
+        if failed is not None and not isinstance(event, e.Broke):
+            left = e.Left.PROCESS if self._lives else e.Left.WORK if self._owes_event else e.Left.NOTHING
+            self._events.appendleft(e.Broke(self._site.now(), f"internal fault: {type(failed).__name__}: {failed}", left))
+
+    @property
+    def _lives(self) -> bool:
+        return self.runner is not None and not self.runner.over
+
     def _carry_out(self, command: e.Command) -> None:
         match command:
             case e.BuildEnvironment():
@@ -244,29 +267,6 @@ class Instance:
                 self._begin(self._spawn(), name=f"spawn {self.key}")
             case e.OpenToWork():
                 self._open_to_work()
-    def _take_in(self, event: e.Event) -> None:
-        """A bug of ours ends this instance, with everybody told, rather than leave it where nothing would ever happen to it again."""
-        before = outside(self.life.state)
-        commands: tuple[e.Command, ...] = ()
-        about = {"model": self.model, "instance": self.key, "over": type(event).__name__}
-        with self._site.faults.contained("life", **about) as deciding:
-            self.life, commands = step(self.life, event)
-        failed = deciding.error
-        if outside(self.life.state) != before:
-            self.since = self._site.now()
-        for command in commands:
-            # What comes after the one that fails is often what gives something back.
-            with self._site.faults.contained(f"life {type(command).__name__}", **about) as doing:
-                self._carry_out(command)
-            failed = failed or doing.error
-        if failed is not None and not isinstance(event, e.Broke):
-            left = e.Left.PROCESS if self._lives else e.Left.WORK if self._owes_event else e.Left.NOTHING
-            self._events.appendleft(e.Broke(self._site.now(), f"internal fault: {type(failed).__name__}: {failed}", left))
-
-    @property
-    def _lives(self) -> bool:
-        return self.runner is not None and not self.runner.over
-
             case e.CloseToWork():
                 self.intake.close()
                 self._idle.end()
@@ -314,6 +314,16 @@ class Instance:
         except BaseException as error:
             self._done(e.ProvisionFailed(self._site.now(), f"internal fault: {type(error).__name__}: {error}"))
             raise
+        self._done(event)
+
+    def _begin(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """A build, a fetch or a spawn. It calls `_done` once."""
+        self._work = self._site.tasks.start(work, name=name)
+        self._owes_event = True
+
+    def _done(self, event: e.Event) -> None:
+        """What a build, a fetch or a spawn came to."""
+        self._owes_event = False
         self.tell(event)
 
     def _cancelled(self, work: "asyncio.Task[None]") -> None:
@@ -340,16 +350,6 @@ class Instance:
             process = await site.keeper.spawn(ordered)
         except (SpawnRefused, FornadaError, OSError) as error:
             site.zygotes.ended(id)
-        self._done(event)
-
-    def _begin(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """A build, a fetch or a spawn. It calls `_done` once."""
-        self._work = self._site.tasks.start(work, name=name)
-        self._owes_event = True
-
-    def _done(self, event: e.Event) -> None:
-        """What a build, a fetch or a spawn came to."""
-        self._owes_event = False
             self._done(e.SpawnFailed(site.now(), str(error)))
             await self._remove_scratch(id, site.hosts.left(id, well=False))
             return
@@ -379,7 +379,23 @@ class Instance:
         self._site.tasks.start(self._watch(self.runner), name=f"watch {process.instance}")
 
     async def _watch(self, runner: Runner) -> None:
+        """Ends in Exited, whatever happens: the life would wait for ever otherwise."""
+        contained = partial(self._site.faults.contained, model=self.model, instance=runner.id)
         status = await runner.ended()
+        self.last_line, self._died_of = "", describe_end(status, last_line="")
+        blameless, emptied = False, ""
+        with contained("end"):
+            blameless, emptied = self._account_for(runner, status)
+        with contained("end devices"):
+            self._site.devices.ended(runner.id, now=self._site.now())
+        self.tell(e.Exited(self._site.now(), self._died_of, blameless))
+        self.runner = None
+        with contained("end wire"):
+            runner.close()
+        await self._remove_scratch(runner.id, emptied)
+
+    def _account_for(self, runner: Runner, status: ExitStatus) -> tuple[bool, str]:
+        """What its end says about it: (whether it had nothing to do with it, what is to be removed of its host)."""
         self.last_line = runner.output.last_error_line()
         self._died_of = describe_end(status, last_line=self.last_line)
         self.peak_bytes = max(self.peak_bytes, self.booked_bytes or runner.grown_bytes or status.max_rss_bytes)
@@ -400,26 +416,12 @@ class Instance:
 
     def _cut_off(self, cause: e.Cut) -> None:
         match cause:
+            case _ if self.runner is None:
+                pass  # nobody can be waiting for it
             case e.Cut.STOPPED:
                 text = f"{self.model} was stopped before the request was done"
                 self._process.link.cut_off(Unavailable(text, retry_after_s=CUT_RETRY_S))
             case e.Cut.DIED:
-        self.last_line, self._died_of = "", describe_end(status, last_line="")
-        """Ends in Exited, whatever happens: the life would wait for ever otherwise."""
-        contained = partial(self._site.faults.contained, model=self.model, instance=runner.id)
-        blameless, emptied = False, ""
-        with contained("end"):
-            blameless, emptied = self._account_for(runner, status)
-        with contained("end devices"):
-            self._site.devices.ended(runner.id, now=self._site.now())
-        self.tell(e.Exited(self._site.now(), self._died_of, blameless))
-        self.runner = None
-        with contained("end wire"):
-            runner.close()
-        await self._remove_scratch(runner.id, emptied)
-
-    def _account_for(self, runner: Runner, status: ExitStatus) -> tuple[bool, str]:
-        """What its end says about it: (whether it had nothing to do with it, what is to be removed of its host)."""
                 reason = self.life.ending.reason or self._died_of
                 self._process.link.cut_off(RunnerDied(f"the runner of {self.model} ended under the request: {reason}"))
             case _:
@@ -444,8 +446,6 @@ class Instance:
             how = "was ended" if life.failure.kind is e.FailureKind.FAULT else "ended by itself"
             self.ended_because = f"it {how} ({life.failure.reason})"
         if life.state in RESTING:
-            case _ if self.runner is None:
-                pass  # nobody can be waiting for it
             self.progress = Step("", "")
         self._home.announced(self, outcome)
         if self.intake.line and self.life.state in RESTING:

@@ -128,31 +128,6 @@ class Runner:
         """Asked after its end: it was at work, or coming up, so that what ended a shared process may have been this instance."""
         return bool(self.link.calls) or (self._coming_up and self.heard)
 
-    def withdraw(self) -> None:
-        """Another control plane may read what it prints and hear what it wishes; its answers to our requests are still ours."""
-        self.output.stop()
-        if self._gate is not None:
-            self._gate.pause()
-
-    def come_back(self) -> None:
-        """After `withdraw`."""
-        if self.over:
-            return
-        self.output = self._read_output()
-        if self._gate is not None:
-            self._gate.resume()
-
-    def _read_output(self) -> OutputReader:
-        return OutputReader(
-            self.process.output,
-            model=self._owner.model,
-            instance=self.process.instance,
-            outputs=self._site.telemetry.outputs,
-            crowd=self._site.crowd,
-            wall=self._site.clock.wall,
-            loop=self._site.loop,
-        )
-
     def let_go(self) -> None:
         """Reads and writes no more; the process goes on."""
         if self._hanging is not None:
@@ -216,8 +191,6 @@ class Runner:
         self.granted_ahead = max(0, granted - working) if isinstance(granted, int) else 0
         self._owner.tell(Loaded())
 
-        if self._site.handover.replaced:
-            return  # the successor was asked, too
     def failed(self, failure: dict[str, Any]) -> None:
         self._expect_coming_up("FAILED")
         self._coming_up = False
