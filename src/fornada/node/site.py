@@ -11,7 +11,6 @@ from fornada.core.settings import NodeSettings
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.faults import Faults
-from fornada.node.handover import Handover
 from fornada.node.hosts import Hosts
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
