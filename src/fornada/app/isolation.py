@@ -14,13 +14,12 @@ UIDS = 1000
 """Of one node, and so the most children that it may have at a time."""
 WINDOWS = 300
 """Nodes beside one another take different uids, by chance of their names; systemd's own begin behind them, at 524288."""
+FIRST_UID_OF_FEW, WINDOWS_OF_FEW = 20_000, 40
+"""Where there are only 65536, as in a container whose root is an ordinary user outside."""
 FIRST_BLOCK_UID = 1_900_000_000
 """Behind all that systemd hands out (which ends at 1879048191), and before the first that a signed 32-bit number doesn't hold."""
 BLOCKS = 1000
 """Zygotes of one node."""
-
-WIRED = True
-"""Whether the keeper puts models behind what was found. As long as it doesn't, nothing but `none` is had, and nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +35,6 @@ class Isolation:
     missing: tuple[Missing, ...]
     """What keeps it from FULL."""
     facts: Facts
-    wired: bool
-    """WIRED."""
 
     def view(self) -> dict[str, object]:
         """For JSON."""
@@ -51,7 +48,7 @@ class Isolation:
 
 def describe(wanted: str = AUTO) -> Isolation:
     """Probes the machine, in some tens of milliseconds, from the calling process, which must have one thread."""
-    return described(wanted, probes.look(ours=[os.getpid()]), wired=WIRED)
+    return described(wanted, probes.look(ours=[os.getpid()]))
 
 
 def without_namespaces(facts: Facts) -> Facts:
@@ -61,18 +58,20 @@ def without_namespaces(facts: Facts) -> Facts:
 
 def walls(level: Level, facts: Facts, *, node: str, run_dir: str) -> WallsConfig:
     """What the keeper is told. `node` is the node's name among others."""
-    root = facts.privileged and facts.uid == 0
     # Whoever gives up root asks for a namespace as an ordinary user, whom the probe didn't try.
-    refused = root and (facts.switches.get(Switch.USERNS_CLONE) == 0 or facts.switches.get(Switch.APPARMOR_USERNS) == 1)
-    window = int.from_bytes(node.encode()[-4:], "big") % WINDOWS
+    refused = facts.uid == 0 and (facts.switches.get(Switch.USERNS_CLONE) == 0 or facts.switches.get(Switch.APPARMOR_USERNS) == 1)
+    first, windows = (FIRST_UID, WINDOWS) if facts.uids > FIRST_UID + WINDOWS * UIDS else (FIRST_UID_OF_FEW, WINDOWS_OF_FEW)
+    window = int.from_bytes(node.encode()[-4:], "big") % windows
+    own_uids = facts.uids > first + windows * UIDS
+    own_blocks = facts.uids > FIRST_BLOCK_UID + WINDOWS * BLOCKS * BLOCK
     return WallsConfig(
         level=level.value,
         node=node,
         run_dir=run_dir,
-        first_uid=FIRST_UID + window * UIDS if root else 0,
-        uids=UIDS if root else 0,
-        first_block=FIRST_BLOCK_UID + window * BLOCKS * BLOCK if root else 0,
-        blocks=BLOCKS if root else 0,
+        first_uid=first + window * UIDS if own_uids else 0,
+        uids=UIDS if own_uids else 0,
+        first_block=FIRST_BLOCK_UID + window * BLOCKS * BLOCK if own_blocks else 0,
+        blocks=BLOCKS if own_blocks else 0,
         own_users=Feature.INNER_USER_NAMESPACE not in facts.refused and not refused,
         cgroup_namespace=Feature.CGROUP_NAMESPACE not in facts.refused,
         landlock=Feature.LANDLOCK not in facts.refused,
@@ -80,10 +79,8 @@ def walls(level: Level, facts: Facts, *, node: str, run_dir: str) -> WallsConfig
     )
 
 
-def described(wanted: str, facts: Facts, *, wired: bool) -> Isolation:
+def described(wanted: str, facts: Facts) -> Isolation:
     """The same of what was seen. `wanted` is AUTO or a level's name."""
-    used: Level | None = Level.NONE
-    if wired:
-        choice = choose(wanted, facts)
-        used = choice.level if isinstance(choice, Chosen) else None
-    return Isolation(wanted=wanted, used=used, offered=best(facts), missing=tuple(missing(facts, Level.FULL)), facts=facts, wired=wired)
+    choice = choose(wanted, facts)
+    used = choice.level if isinstance(choice, Chosen) else None
+    return Isolation(wanted=wanted, used=used, offered=best(facts), missing=tuple(missing(facts, Level.FULL)), facts=facts)

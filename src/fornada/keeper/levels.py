@@ -67,6 +67,8 @@ class Facts:
     controllers: tuple[str, ...] = ()
     cgroup_advice: str = ""
     """What would change that."""
+    uids: int = 0
+    """So many, counted from 0, it may give to what it starts; 0: only its own."""
     subordinate_ids: int = 0
     """Further uids that the user may give to models: /etc/subuid, with newuidmap installed."""
     contained: bool = False

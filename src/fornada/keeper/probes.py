@@ -22,7 +22,7 @@ from fornada_sdk.sandbox.plan import Access, Landlock, Users
 
 WITHIN_S = 5.0
 """For each of the four children; they take milliseconds."""
-CAP_SYS_ADMIN = 21
+CAP_CHOWN, CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN = 0, 6, 7, 21
 _ABI = "abi"
 _CGROUP = "cgroup"
 _SHARED = (
@@ -71,6 +71,7 @@ def look(node: str = "fornada-probe", *, ours: Iterable[int] = (), within_s: flo
         cgroup_version=int(version),
         controllers=tuple(controllers.split()),
         cgroup_advice=advice,
+        uids=_uids(),
         subordinate_ids=_subordinate_ids(),
         contained=_contained(),
         switches=_switches(),
@@ -280,8 +281,27 @@ def _kernel() -> tuple[int, int]:
 
 
 def _privileged() -> bool:
+    return _holds(CAP_SYS_ADMIN)
+
+
+def _holds(*capabilities: int) -> bool:
     match = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text("/proc/self/status"), re.MULTILINE)
-    return match is not None and bool(int(match[1], 16) >> CAP_SYS_ADMIN & 1)
+    return match is not None and all(int(match[1], 16) >> capability & 1 for capability in capabilities)
+
+
+def _uids() -> int:
+    """A user namespace, as of a container, may know only the first of them."""
+    if os.geteuid() != 0 or not _holds(CAP_CHOWN, CAP_SETGID, CAP_SETUID):
+        return 0
+    return min(_first_range("/proc/self/uid_map"), _first_range("/proc/self/gid_map"))
+
+
+def _first_range(path: str) -> int:
+    for line in _text(path).splitlines():
+        inside, _, count = line.split()
+        if inside == "0":
+            return int(count)
+    return 0
 
 
 def _switches() -> dict[Switch, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fornada.app.isolation import WIRED, described
+from fornada.app.isolation import described
 from fornada.cli.checks import capacity, kernel, software
 from fornada.cli.checks.finding import Finding, Level
 from fornada.cli.checks.machine import Machine
@@ -50,7 +50,7 @@ def test_an_isolation_that_the_environment_asks_for_is_looked_at(cli: Cli, nowhe
 def test_json_says_what_models_get_and_what_is_missing_for_more(cli: Cli, nowhere: str):
     isolation = json.loads(cli("doctor", "--json", url=nowhere).stdout)["isolation"]
     assert isolation["wanted"] == "auto"
-    assert isolation["used"] == ((isolation["offered"] if isolation["offered"] != "none" else None) if WIRED else "none")
+    assert isolation["used"] == (isolation["offered"] if isolation["offered"] != "none" else None)
     assert isolation["offered"] in ("full", "namespaces", "landlock", "none")
     assert (isolation["offered"] == "full") == (isolation["missing"] == [])
     assert all(one.keys() == {"what", "why", "advice"} for one in isolation["missing"])
@@ -92,7 +92,9 @@ def test_an_old_kernel_fails(tmp_path: Path, text: str, level: Level):
     assert found.level is level
 
 
-ROOT = Facts(uid=0, privileged=True, kernel=(6, 18), landlock_abi=7, cgroup_version=2, controllers=("cpu", "memory", "pids"))
+ROOT = Facts(
+    uid=0, privileged=True, uids=2**32 - 1, kernel=(6, 18), landlock_abi=7, cgroup_version=2, controllers=("cpu", "memory", "pids")
+)
 UNTRIED = dict.fromkeys([Feature.PID_NAMESPACE, Feature.MOUNT_NAMESPACE, Feature.OWN_PROC, Feature.OWN_ROOT], "")
 USER = Facts(
     uid=1000,
@@ -108,26 +110,13 @@ OLD = dataclasses.replace(
 )
 
 
-def seen_and_advised(facts: Facts, *, wired: bool, wanted: str = AUTO) -> dict[str, Finding]:
-    found = described(wanted, facts, wired=wired)
+def seen_and_advised(facts: Facts, *, wanted: str = AUTO) -> dict[str, Finding]:
+    found = described(wanted, facts)
     return by_subject([*kernel.isolation(found), *kernel.features(found)])
 
 
-@pytest.mark.parametrize(("facts", "offers"), [(ROOT, "at level full"), (USER, "at level landlock"), (OLD, "could not be confined")])
-def test_as_long_as_models_are_not_confined_no_machine_makes_doctor_say_that_they_are(facts: Facts, offers: str):
-    found = seen_and_advised(facts, wired=False)
-    assert found["isolation"].level is Level.WARN
-    assert "auto means none in this release" in found["isolation"].seen
-    assert offers in found["isolation"].advice
-    assert all(
-        finding.advice.startswith("nothing yet; for a later release: ")
-        for finding in found.values()
-        if finding.subject != "isolation" and finding.advice
-    )
-
-
 def test_a_machine_that_offers_everything_has_nothing_to_change():
-    found = seen_and_advised(ROOT, wired=True)
+    found = seen_and_advised(ROOT)
     assert {finding.level for finding in found.values()} == {Level.OK}
     assert found["isolation"].seen.startswith("auto means full here: models see neither")
     assert found["cgroups"].seen == "version 2 with cpu, memory, pids"
@@ -136,7 +125,7 @@ def test_a_machine_that_offers_everything_has_nothing_to_change():
 
 
 def test_each_line_that_keeps_it_from_more_says_what_to_change():
-    found = seen_and_advised(USER, wired=True)
+    found = seen_and_advised(USER)
     assert found["isolation"].level is Level.WARN
     assert found["isolation"].seen.startswith("auto means landlock here: ")
     assert "user namespaces, cgroups" in found["isolation"].advice
@@ -149,7 +138,7 @@ def test_each_line_that_keeps_it_from_more_says_what_to_change():
 
 
 def test_a_machine_that_can_confine_nothing_fails_and_says_why():
-    found = seen_and_advised(OLD, wired=True)
+    found = seen_and_advised(OLD)
     assert found["isolation"].level is Level.FAIL
     assert found["isolation"].seen == "auto can't be had here: landlock: not implemented"
     assert found["isolation"].advice == "it needs Linux 5.13 or newer"
@@ -157,14 +146,14 @@ def test_a_machine_that_can_confine_nothing_fails_and_says_why():
 
 
 def test_a_level_that_was_asked_for_and_can_not_be_had_fails():
-    found = seen_and_advised(USER, wired=True, wanted="full")
+    found = seen_and_advised(USER, wanted="full")
     assert found["isolation"].level is Level.FAIL
     assert found["isolation"].seen.startswith("full can't be had here: user namespaces: can't write uid_map")
     assert "run it under systemd-run" in found["isolation"].advice
 
 
 def test_none_that_was_asked_for_is_a_warning():
-    found = seen_and_advised(ROOT, wired=True, wanted="none")
+    found = seen_and_advised(ROOT, wanted="none")
     assert found["isolation"].level is Level.WARN
     assert found["isolation"].seen.startswith("none, as was asked for: ")
 

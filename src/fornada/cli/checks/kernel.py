@@ -65,14 +65,7 @@ def release(machine: Machine) -> Iterator[Finding]:
 def _none(found: Isolation) -> Finding:
     who = "root" if found.facts.uid == 0 else "your user"
     seen = f"a model is a process of its own, but runs as {who} and can read, write and reach what {who} can"
-    if found.wired:
-        return warn("isolation", f"none, as was asked for: {seen}", "run only models that you trust, or leave --isolation at auto")
-    offers = "could not be confined" if found.offered is Level.NONE else f"could be confined at level {found.offered}"
-    return warn(
-        "isolation",
-        f"auto means none in this release: {seen}",
-        f"run only models that you trust (SECURITY.md); in a later release they {offers} on this machine",
-    )
+    return warn("isolation", f"none, as was asked for: {seen}", "run only models that you trust, or leave --isolation at auto")
 
 
 def _feature(found: Isolation, subject: str, group: tuple[Feature, ...]) -> Finding:
@@ -87,7 +80,7 @@ def _feature(found: Isolation, subject: str, group: tuple[Feature, ...]) -> Find
         return ok(subject, "not tried, since something that they need is missing")
     advice = "; ".join(dict.fromkeys(one.advice for one in lacking))
     why = lacking[0].why if len(group) == 1 else _reasons(lacking)
-    return warn(subject, f"not available: {why}", advice if found.wired else f"nothing yet; for a later release: {advice}")
+    return warn(subject, f"not available: {why}", advice)
 
 
 def _works(facts: Facts, first: Feature) -> str:
@@ -105,7 +98,7 @@ def _works(facts: Facts, first: Feature) -> str:
 
 
 def _uids(facts: Facts) -> str:
-    if facts.privileged:
+    if facts.uids:
         return "each has one of its own, where it is confined"
     if facts.subordinate_ids:
         return f"all have this user's own; this release doesn't use the {facts.subordinate_ids} subordinate ones"
