@@ -12,7 +12,8 @@ stream's converter takes each item and gives the data of the events to send for 
 the last item. `data: [DONE]` is the sink's business, and so are errors.
 
 What `ai/run` promises, since real clients break otherwise: `response` is a string in every event, an event has `tool_calls` only
-where there are some, a call's `arguments` are an object in a whole answer, and the last event before [DONE] has `usage`.
+where there are some, a call's `arguments` are an object in a whole answer, a streamed call is told both ways, and the last
+event before [DONE] has `usage`.
 """
 
 from collections.abc import Mapping
@@ -137,7 +138,7 @@ class NativeStream:
         return events
 
     def _flushed(self) -> list[bytes]:
-        calls = self._calls.take()
+        calls = [_both_ways(call) for call in self._calls.take()]
         return [_event(response="", tool_calls=calls)] if calls else []
 
     def _own(self, value: Any, data: bytes) -> bytes:
@@ -367,6 +368,13 @@ def openai_calls(calls: Any, identity: Identity, start: int) -> list[dict[str, A
         name = str(call.get("id") or f"call_{identity.id.rpartition('-')[2]}_{start + number}")
         found.append({"id": name, "type": "function", "function": {"name": str(function.get("name") or ""), "arguments": text}})
     return found
+
+
+def _both_ways(call: dict[str, Any]) -> dict[str, Any]:
+    """A streamed call as Workers AI tells it, and as it tells one in a whole answer: langchain-cloudflare reads streams so.
+    A call that was cut off stays as it is: the client takes arguments for an object."""
+    native = _native_call(call)
+    return {**call, **native} if isinstance(native["arguments"], dict) else call
 
 
 def _native_call(call: dict[str, Any]) -> dict[str, Any]:

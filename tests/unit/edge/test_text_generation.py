@@ -145,14 +145,20 @@ def test_calls_come_whole_in_one_event_before_their_end() -> None:
     ]
     found = events(NativeStream(), *(chunk(piece) for piece in pieces), chunk({}, finish="tool_calls"), usage_chunk())
     calls = [
-        {"id": "c0", "type": "function", "index": 0, "function": {"name": "f", "arguments": '{"a":1}'}},
-        {"id": "c1", "type": "function", "index": 1, "function": {"name": "g", "arguments": "{}"}},
+        {"id": "c0", "type": "function", "index": 0, "function": {"name": "f", "arguments": '{"a":1}'}, "name": "f", "arguments": {"a": 1}},
+        {"id": "c1", "type": "function", "index": 1, "function": {"name": "g", "arguments": "{}"}, "name": "g", "arguments": {}},
     ]
     assert found == [
         {"response": "", "tool_calls": calls},
         {"response": "", "finish_reason": "tool_calls"},
         {"response": "", "usage": USAGE},
     ]
+
+
+def test_a_call_that_was_cut_off_is_told_as_the_text_that_there_is_of_it() -> None:
+    piece = {"index": 0, "id": "c0", "type": "function", "function": {"name": "f", "arguments": '{"a'}}
+    found = events(NativeStream(), chunk({"tool_calls": [piece]}), chunk({}, finish="length"))
+    assert found[0] == {"response": "", "tool_calls": [piece]}
 
 
 def test_only_the_first_of_several_answers_is_told() -> None:
