@@ -24,9 +24,9 @@ from fornada.keeper.orders import Command, Network, Sandbox
 from fornada.keeper.say import say
 from fornada.keeper.separation import Behind
 from fornada.keeper.uid_blocks import Block, Blocks, Ids
-from fornada_sdk.sandbox import syscalls
+from fornada_sdk.sandbox import seccomp, syscalls
 from fornada_sdk.sandbox.plan import Access, Grant, Identity, Landlock, Limits, Namespace, Plan, Users
-from fornada_sdk.sandbox.seccomp import Variant
+from fornada_sdk.sandbox.seccomp import Uid, Variant
 from fornada_sdk.sandbox.view import View, host_grants, open_more, open_view
 
 RETRY_S = 0.02
@@ -116,6 +116,10 @@ class Walls:
                 pass
             case _:
                 assert_never(self.level)
+
+        if self.level is not Level.NONE:
+            for uid in Uid:
+                seccomp.program(Variant.USUAL, uid=uid)  # forked children find it made
 
     def _own_mounts(self) -> None:
         """What we mount is ours alone, and what the operator mounts later comes to us too."""
