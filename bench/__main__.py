@@ -3,7 +3,7 @@
 Rows: `echo` and `mlp` against the yardstick, which shares our runner, and against ourselves without isolation; `onnx`, one network,
 and `stream`, paced tokens, against the peers.
 `packed` stands alone: what each further model costs in a process that several share. So does `coldstart`: from a request for a model that
-isn't running to its answer, executed, forked and from a spare.
+isn't running to its answer, executed, forked and from a spare; and `bodies`: long ones, on two ways from the node to a runner.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import clients, coldstart, network, packing, peers
+from bench import bodies, clients, coldstart, network, packing, peers
 from bench.measure import PACED, Cell, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
 from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Yardstick
 
@@ -30,6 +30,7 @@ STREAM_BODY = json.dumps({"x": [0.5], "stream": True}).encode()
 BODIES = {"echo": ECHO_BODY, "mlp": MLP_BODY, "onnx": MLP_BODY, PACED: STREAM_BODY}
 TOKENS, PAUSE_S, STREAMS = 100, 0.02, 64
 """What bench/models/stream and the peers' streams do: 64 of them, each 100 tokens at 50 a second."""
+ROWS = "echo,mlp,onnx,stream,packed,coldstart,bodies"
 FLOORS = {
     ("echo", 64, Yardstick.name): 1.3,
     ("echo", 1, Yardstick.name): 0.9,
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     connections = [int(number) for number in given.connections.split(",")]
     asked = given.rows.split(",")
-    rows = [row for row in asked if row not in (packing.ROW, coldstart.ROW)]
+    rows = [row for row in asked if row not in (packing.ROW, coldstart.ROW, bodies.ROW)]
     about = f"{given.rounds} rounds of {given.seconds:g} s a cell; {os.cpu_count()} CPUs"
     print(f"client: {clients.name()}; {about}; load {load_average():.2f}")
     cells: list[Cell] = []
@@ -77,26 +78,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"round {number + 1} of {given.rounds} done, load {load_average():.2f}", file=sys.stderr)
         packed = packing.measure(Path(place), packing.body(MLP_NUMBERS), members=given.members) if packing.ROW in asked else None
         stacks = tuple(given.stacks.split(","))
+        uploads = bodies.measure(Path(tempfile.mkdtemp(dir=place)), rounds=given.rounds) if bodies.ROW in asked else []
         cold = coldstart.measure(Path(place), stacks=stacks, starts=given.starts) if coldstart.ROW in asked else []
     summaries = summarize(cells, ours=Ours.name)
     if rows:
         _print(summaries)
     if packed is not None:
         print(packing.report(packed))
-    for line in coldstart.report(cold):
+    for line in [*bodies.report(uploads), *coldstart.report(cold)]:
         print(line)
     for line in [*absent.values(), *(peers.not_served(rows) if rows else ())]:
         print(f"  {line}")
     if given.json:
-        more = {packing.ROW: packing.as_json(packed)} if packed is not None else {}
+        more: dict[str, Any] = {packing.ROW: packing.as_json(packed)} if packed is not None else {}
+        more |= {bodies.ROW: bodies.as_json(uploads)} if uploads else {}
         more |= {coldstart.ROW: coldstart.as_json(cold)} if cold else {}
         Path(given.json).write_text(json.dumps({**as_json(cells, summaries, _about(given)), **more}, indent=1))
     missed = [s for s in summaries if s.ratio < _floor(s)]
     for s in missed:
         print(f"below its floor of {_floor(s):g}: {s.row} at {s.connections} against {s.server}: {s.ratio:.2f}")
-    beyond = packed.missed if packed is not None else []
+    beyond = [f"{packing.ROW}: {text}" for text in (packed.missed if packed is not None else [])]
+    beyond += [f"{bodies.ROW}: {text}" for text in bodies.missed(uploads)]
     for text in beyond:
-        print(f"beyond its floor: {packing.ROW}: {text}")
+        print(f"beyond its floor: {text}")
     return 1 if (missed or beyond) and given.check else 0
 
 
@@ -122,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a cell")
     parser.add_argument("--warm", type=float, default=1.0, help="seconds before each cell that don't count")
     parser.add_argument("--connections", default="1,16,64")
-    parser.add_argument("--rows", default="echo,mlp,onnx,stream,packed,coldstart", help="echo, mlp, onnx, stream, packed, coldstart")
+    parser.add_argument("--rows", default=ROWS, help=ROWS)
     parser.add_argument("--members", type=int, default=packing.MEMBERS, help="models of the row packed")
     parser.add_argument("--starts", type=int, default=coldstart.STARTS, help="of each stack and way in the row coldstart")
     parser.add_argument("--stacks", default=",".join(coldstart.STACKS), help="plain, numpy, onnx, torch, tensorflow: of the row coldstart")

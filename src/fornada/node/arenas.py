@@ -39,7 +39,7 @@ class Arenas:
     def __init__(
         self, link: int, *, outbox: Outbox, most_bytes: int, under_way: Callable[[int], bool], loop: asyncio.AbstractEventLoop
     ) -> None:
-        """`most_bytes`: of the longest request. `under_way(id)`: the runner may still read that request's body."""
+        """`most_bytes`: of the longest request; 0: all go in parts. `under_way(id)`: the runner may still read that request's body."""
         self.spoken = False
         """The runner has said that it knows of them; nothing is offered before."""
         self._link = link
@@ -58,7 +58,7 @@ class Arenas:
 
     def place(self, request: int, body: Sequence[Buffer], size: int) -> bytes | None:
         """Puts a request's body into the file. Its PLACE; None where it has to go in parts."""
-        if not self.spoken:
+        if not self.spoken or not self._requests_bytes:
             return None
         file = self._requests
         if file is None:
