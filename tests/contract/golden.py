@@ -73,6 +73,7 @@ ASSIGNMENT = {
     "release": "0.1.0",
     "network": ["api.example.com:443"],
     "host": "",
+    "rest_after_s": 4.0,
 }
 LIMITS = {"memory_bytes": 536870912, "open_files": 1024}
 

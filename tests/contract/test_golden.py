@@ -109,6 +109,7 @@ def test_the_assignment_is_read_by_the_runner():
             assert flat[name] == value
     assert flat.keys() == {name for name in flat if name in ASSIGNMENT} | {
         "memory_bytes", "threads", "device_id", "device_kind", "device_memory_bytes", "concurrency", "max_batch", "max_wait_ms", "max_body",
+        "pid",
     }  # fmt: skip
 
 

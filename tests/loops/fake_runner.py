@@ -117,6 +117,7 @@ class FakeRunner:
         self.assignment: dict[str, Any] = process.launch.assignment
         self.state = "loading"
         self.stopping = False
+        self.stopped = False
         self.seen: list[dict[str, Any]] = []
         """Bodies of requests whose work began."""
         self.steps = 0
@@ -191,6 +192,13 @@ class FakeRunner:
     def signalled(self, number: int) -> None:
         if number == signal.SIGKILL:
             self.die(signal=9)
+        elif number == signal.SIGSTOP:
+            assert not self._working and not self._waiting, "stopped at its work"
+            self.stopped = True
+            self._loop.remove_reader(self._socket.fileno())
+        elif number == signal.SIGCONT:
+            self.stopped = False
+            self._loop.add_reader(self._socket.fileno(), self._readable)
         elif not self.behaviour.ignores_sigterm:
             self._start(self._stop(cancel=True))
 
@@ -221,6 +229,7 @@ class FakeRunner:
 
     def attach(self, sock: socket.socket) -> None:
         sock.setblocking(False)
+        self.stopped = False
         before, self._socket = self._socket, sock
         if before is not sock:
             self._loop.remove_reader(before.fileno())

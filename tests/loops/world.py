@@ -86,6 +86,7 @@ class FakeKeeper:
 
     def __init__(self, *, epoch: int = 1, adopted: Sequence[FakeProcess] = ()) -> None:
         self.epoch = epoch
+        self.predecessor = False
         self.adopted: Sequence[FakeProcess] = adopted
         self.processes: list[FakeProcess] = []
         self.behaviours: dict[str, Behaviour | Callable[[Launch], Behaviour]] = {}

@@ -44,6 +44,17 @@ def child() -> int:
     return int(os.read(read_end, 20))
 
 
+def spin() -> int:
+    """The outer pid of a child in a session of its own that never rests."""
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        os.write(write_end, os.readlink("/proc/self").encode())
+        while True:
+            pass
+    return int(os.read(read_end, 20))
+
+
 def facts(assignment, epochs):
     return {
         "pid": os.getpid(),
@@ -104,7 +115,7 @@ def main() -> None:
                 if order["do"] == "close":
                     poll.unregister(talk.channel.fileno())
                     talks.pop(talk.channel.fileno()).channel.close()
-                made = {"detach": detach, "child": child}.get(order["do"], lambda: None)()
+                made = {"detach": detach, "child": child, "spin": spin}.get(order["do"], lambda: None)()
                 about = {**facts(talk.assignment, talk.epochs), "stopped": talk.stopped, "members": len(talks) - 1}
                 link.send(json.dumps(made if made else about).encode())
                 continue

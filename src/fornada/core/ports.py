@@ -311,7 +311,8 @@ class ProcessPort(Protocol):
 
     def signal(self, number: int) -> None:
         """To the instance's whole session; after its end it does nothing. Where the process is shared, SIGTERM asks the instance alone
-        to end, and SIGKILL ends all that share it."""
+        to end, and SIGKILL ends all that share it. SIGSTOP and SIGCONT are for all processes of the instance, whatever session they
+        are in, and stop and continue none that is shared; any other signal, and a control plane that attaches, continue them too."""
 
     def forget(self) -> None:
         """After `exited`: the keeper may drop its record. Closes the descriptors."""
@@ -322,6 +323,8 @@ class KeeperPort(Protocol):
 
     epoch: int
     """Number of this control plane since the keeper began: upper bits of request ids."""
+    predecessor: bool
+    """Another control plane still answers, over links of its own, what it had taken before this one replaced it."""
 
     async def spawn(self, launch: Launch) -> ProcessPort:
         """Raises SpawnRefused."""

@@ -23,7 +23,7 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zygotes: bool = True
     """Models of an environment that is in use are forked from a process that has imported its packages. false: each imports them."""
     park_after_s: float = 5.0
-    """Idle time after which an instance is parked (no effect yet)."""
+    """Idle time after which an instance is parked: its processes are stopped, and go on with the next request. 0: never."""
     backoff_s: float = 1.0
     """First wait after a failed load; doubles to 60 s, reset by success or `reset`."""
     grace_s: float = 10.0

@@ -93,6 +93,9 @@ class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Largest body of a request."""
     packed: bool = True
     """May share its process with others of the same account and environment: for engines onnx and litert without code around them."""
+    park: bool = True
+    """May be stopped while it has no requests (`[node] park_after_s`): its threads and processes too. false: for a model that works
+    between requests."""
 
 
 class ConvertSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -17,6 +17,7 @@ from fornada.keeper.control_planes import ControlPlanes
 from fornada.keeper.hosts import Hosts
 from fornada.keeper.loop import Loop
 from fornada.keeper.orders import BadOrder
+from fornada.keeper.parking import Parking
 from fornada.keeper.peer import Peer
 from fornada.keeper.records import BuildChild, Child, ControlChild, HostChild, InstanceChild, Life, Member
 from fornada.keeper.say import say
@@ -70,6 +71,7 @@ class Keeper:
             changed=lambda zygote: self._tell(Kind.ZYGOTES, zygote.head()),
         )
         self._zygotes = Zygotes(loop, walls, listener, null=self._null, kill_s=config.kill_s)
+        self._parking = Parking(loop)
         self._phase = Phase.SERVING
         self._code = 0
         self._main = main(self)
@@ -258,6 +260,7 @@ class Keeper:
         if isinstance(child, BuildChild):
             self._tell(Kind.BUILT, {"build": child.name, "pid": child.outer})
             return
+        self._parking.unpark(child)  # it is to say HELLO
         try:
             descriptors = child.attach(self._planes.epoch)
         except OSError as error:
@@ -356,6 +359,7 @@ class Keeper:
     def _instance_ended(self, child: InstanceChild | BuildChild) -> None:
         if isinstance(child, InstanceChild):
             child.peer.close()
+            self._parking.forget(child)
         if child.announced:
             self._planes.tell_all(Kind.EXITED, {child.key: child.name, **child.end.head()})
         if child.forgotten:
@@ -380,6 +384,8 @@ class Keeper:
             self._loop.later(self._config.kill_s, lambda: self.signal(child, signal.SIGKILL))
 
     def signal(self, child: Child, number: int) -> None:
+        if isinstance(child, InstanceChild) and self._parking.carries_out(child, number):
+            return
         match child:
             case Member():
                 self._hosts.signal(child, number)
@@ -422,6 +428,7 @@ class Keeper:
             os.close(listener)
         self._listeners.clear()
         self._planes.upgrades.close()
+        self._parking.unpark_all()
         for child in self._children.values():
             self.signal(child, signal.SIGTERM)
         self._zygotes.signal_all(signal.SIGTERM)

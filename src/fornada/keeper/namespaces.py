@@ -10,6 +10,7 @@ over anything else. Files keep their owners there, and everybody his name.
 import contextlib
 import errno
 import os
+import signal
 from collections.abc import Iterator
 
 from fornada_sdk.sandbox import syscalls
@@ -91,17 +92,56 @@ def other_children(known: set[int]) -> list[tuple[int, int]]:
     found = []
     for outer in others:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{outer}/stat", encoding="ascii", errors="replace") as file:
-                session = int(file.read().rpartition(")")[2].split()[3])
+            session = _session(outer)
             found.append((_pids(f"/proc/{outer}/status")[depth], session))
     return found
+
+
+def family(outer: int) -> list[int]:
+    """A child of ours by its pid outside, with all below it and those of its session that have become ours. Pids outside.
+
+    Only the child itself where the kernel has no list of children. What appears or leaves meanwhile may be missing.
+    """
+    found = {outer: None}
+    for orphan in _children_outside():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if _session(orphan) == outer:
+                found[orphan] = None
+    todo = list(found)
+    while todo:
+        pid = todo.pop()
+        with contextlib.suppress(OSError, ValueError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                below = [child for child in _listed(f"/proc/{pid}/task/{thread}/children") if child not in found]
+                found.update(dict.fromkeys(below))
+                todo += below
+    return list(found)
+
+
+def signal_outer(outer: int, number: int) -> None:
+    """A signal to a process by its pid outside. Raises OSError."""
+    # The process' directory stands for it as a pidfd does: no other one can take its number in between.
+    folder = os.open(f"/proc/{outer}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        signal.pidfd_send_signal(folder, number)
+    finally:
+        os.close(folder)
+
+
+def _session(outer: int) -> int:
+    with open(f"/proc/{outer}/stat", encoding="ascii", errors="replace") as file:
+        return int(file.read().rpartition(")")[2].split()[3])
+
+
+def _listed(path: str) -> list[int]:
+    with open(path, encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
 
 
 def _children_outside() -> list[int]:
     """The kernel's list may miss a child that appears while it is read; whoever sweeps reads it until it stays empty."""
     try:
-        with open(f"/proc/self/task/{own_outer_pid()}/children", encoding="ascii") as file:
-            return [int(word) for word in file.read().split()]
+        return _listed(f"/proc/self/task/{own_outer_pid()}/children")
     except (OSError, ValueError):
         return []
 

@@ -1,10 +1,7 @@
-"""When an instance has been idle for too long: one timer for an instance, not one for a request."""
+"""When an instance has been without work for too long: one timer for an instance, not one for a request."""
 
 import asyncio
 from collections.abc import Callable
-
-from fornada.core.names import Instant
-from fornada.core.policy.idle import Use, idle_for_s
 
 CHECK_LEAST_S = 0.02
 
@@ -12,19 +9,11 @@ CHECK_LEAST_S = 0.02
 class IdleWatch:
     """Looks how long it has been, comes again when it may be due, and calls `due` when it is."""
 
-    def __init__(
-        self,
-        *,
-        timeout_s: float,
-        use: Callable[[], Use],
-        due: Callable[[], None],
-        now: Callable[[], Instant],
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    def __init__(self, *, timeout_s: float, left_s: Callable[[], float], due: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+        """`left_s` are the seconds until it is due, 0 or less if it is; infinite while it can't be told."""
         self._timeout_s = timeout_s
-        self._use = use
+        self._left_s = left_s
         self._due = due
-        self._now = now
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
 
@@ -42,7 +31,7 @@ class IdleWatch:
 
     def _look(self) -> None:
         self._timer = None
-        left_s = idle_for_s(self._use(), idle_timeout_s=self._timeout_s, now=self._now())
+        left_s = self._left_s()
         if left_s > 0:
             self._come_again(min(left_s, self._timeout_s))
         else:

@@ -14,7 +14,7 @@ from fornada.core.errors import Busy, Conflict, DeadlinePassed, FornadaError, Ru
 from fornada.core.lifecycle import events as e
 from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, outside, step
 from fornada.core.names import Instant, ModelName
-from fornada.core.policy.idle import Use
+from fornada.core.policy.idle import Use, idle_for_s
 from fornada.core.policy.placement import Phase
 from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Version
 from fornada.node.adoption import end_stranger
@@ -23,6 +23,7 @@ from fornada.node.hosts import Alone, Seat, Sharing
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
 from fornada.node.launch import Place, instance_id, launch
+from fornada.node.parking import Parking, rest_after_s
 from fornada.node.refusals import refusal
 from fornada.node.runner import Runner, describe_end
 from fornada.node.site import Site
@@ -65,6 +66,7 @@ class Instance:
         """When it came into its state, as people see states."""
         self.intake = Intake(self, model=home.name, serving=spec.serving, site=site)
         self.submit = self.intake.submit
+        self.parking = Parking(self.intake, serving=spec.serving, site=site)
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""
         self.progress = Step("", "")
@@ -92,9 +94,10 @@ class Instance:
         self._timer: asyncio.TimerHandle | None = None
         self._idle = IdleWatch(
             timeout_s=spec.serving.idle_timeout_s,
-            use=lambda: Use(calls=self.calls, last_used=self.last_used, kept=self.kept),
+            left_s=lambda: idle_for_s(
+                Use(calls=self.calls, last_used=self.last_used, kept=self.kept), idle_timeout_s=spec.serving.idle_timeout_s, now=site.now()
+            ),
             due=lambda: self.evicted("idle"),
-            now=site.now,
             loop=site.loop,
         )
         self._waiters: set[asyncio.Future[e.Outcome]] = set()
@@ -161,6 +164,7 @@ class Instance:
         """The control plane ends and the process goes on: nothing of it is touched any more."""
         self._clear_timer()
         self._idle.end()
+        self.parking.end()
         if self.runner is not None:
             self.runner.let_go()
 
@@ -270,6 +274,7 @@ class Instance:
             case e.CloseToWork():
                 self.intake.close()
                 self._idle.end()
+                self.parking.end()
                 self.emptied()
             case e.CutOff():
                 self._cut_off(command.cause)
@@ -346,7 +351,16 @@ class Instance:
             zygote = site.zygotes.start(id, self.version, provisioned) if isinstance(seat, Alone) else ""
             provisioned = seat.provisioned if isinstance(seat, Seat) else provisioned
             scratch.mkdir(parents=True, mode=0o700)
-            ordered = launch(self.version, provisioned, place, seat=seat, zygote=zygote, inherited=site.inherited, release=site.release)
+            ordered = launch(
+                self.version,
+                provisioned,
+                place,
+                seat=seat,
+                zygote=zygote,
+                inherited=site.inherited,
+                release=site.release,
+                rest_after_s=rest_after_s(self.version.spec.serving, site.settings.park_after_s),
+            )
             process = await site.keeper.spawn(ordered)
         except (SpawnRefused, FornadaError, OSError) as error:
             site.zygotes.ended(id)
@@ -475,6 +489,7 @@ class Instance:
         self._say("instance.ready", instance=runner.id, pid=runner.pid, **{key: runner.facts.get(key) for key in ("load_s", "warmup_s")})
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
         self._idle.begin()
+        self.parking.begin(runner.process, runner.link, shared=bool(runner.host))
         self._site.zygotes.ready(runner.id)
 
     # ---- node.intake.Decider

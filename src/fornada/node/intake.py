@@ -4,6 +4,7 @@ The way of a request for a ready model with capacity is `submit` → `Link.send`
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from fornada.core.errors import DeadlinePassed, FornadaError
@@ -53,6 +54,8 @@ class Intake:
         self._granted_ahead = 0
         self._slots = Slots(0, 0)
         self._served = False
+        self._go_on: Callable[[], None] | None = None
+        """Set while the runner is stopped: nothing is sent before it was called."""
         self.line = Line()
         self.service_s: deque[float] = deque(maxlen=SAMPLES)
         """The last times from sending to answer, for predictions."""
@@ -115,8 +118,15 @@ class Intake:
         self._measure(link)
         self._dispatch(self.last_used)
 
+    def hold(self, go_on: Callable[[], None]) -> None:
+        """The runner is being stopped. `go_on` is called once, when the next request is there, which is sent at once."""
+        if self._link is not None:
+            self._go_on = go_on
+            self._measure(self._link)
+
     def close(self) -> None:
         """No further request may go to it."""
+        self._go_on = None
         self._link = None
         self._slots = Slots(0, 0)
 
@@ -175,6 +185,10 @@ class Intake:
         link = self._link
         if link is None or not self.line:
             return
+        if self._go_on is not None:
+            go_on, self._go_on = self._go_on, None
+            self._measure(link)
+            go_on()
         queue_s = self._site.telemetry.metrics.request_seconds.at(self._model, "queue")
         while self.line and link.has_room:
             call = self.line.pop()
@@ -190,4 +204,5 @@ class Intake:
             granted_ahead=self._granted_ahead,
             service_s=self.service_s,
         )
-        link.capacity = min(self._slots.sent, self._slots.working + serving.queue)
+        # Without room every request goes by `_dispatch`: the short way never asks whether the runner is stopped.
+        link.capacity = min(self._slots.sent, self._slots.working + serving.queue) if self._go_on is None else 0

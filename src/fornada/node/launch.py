@@ -70,9 +70,11 @@ def launch(
     zygote: str,
     inherited: Mapping[str, str],
     release: str,
+    rest_after_s: float = 0.0,
 ) -> Launch:
     """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES. A Seat's process may be there
-    already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty."""
+    already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty. `rest_after_s` is
+    node.parking's, for a process of its own."""
     spec = version.spec
     shared = seat if isinstance(seat, Seat) else None
     home = shared.scratch if shared is not None else place.scratch
@@ -91,7 +93,11 @@ def launch(
             file_bytes=max(spec.resources.scratch, FILE_BYTES_LEAST),
         ),
         sandbox=sandbox.of_runner(spec, readable, scratch=home, device=place.device, shared=shared is not None),
-        assignment={**_assignment(version, provisioned, place, release), "host": shared.host if shared is not None else ""},
+        assignment={
+            **_assignment(version, provisioned, place, release),
+            "host": shared.host if shared is not None else "",
+            "rest_after_s": rest_after_s if shared is None else 0.0,
+        },
         memo={
             "model": version.model,
             "version": version.digest,

@@ -74,6 +74,7 @@ def why(model: Model, site: Site) -> dict[str, Any]:
             "alone_because": current.alone_because,
             "start": current.runner.process.start if current.runner is not None else "",
             "zygote": site.zygotes.why(current.runner.id) if current.runner is not None else None,
+            "parked": current.parking.parked,
         },
         "loads": model.loads,
         "load_attempts": model.attempts,
@@ -119,6 +120,7 @@ def _of_current(model: Model, site: Site) -> str:
         case State.READY:
             runner = current.runner
             where = f"on {runner.device}, pid {runner.pid}{_shared(runner, site)}" if runner else ""
+            where += ", and stopped until the next request comes" if current.parking.parked else ""
             return f"It is ready {where}: {in_flight(current)} requests in flight, {queued(current)} waiting."
         case State.ASLEEP:
             return "It sleeps: its process waits without device memory. The next request wakes it."
@@ -211,6 +213,7 @@ def instance_view(instance: Instance) -> dict[str, Any]:
         "version": instance.version.digest,
         "host": runner.host,
         "start": runner.process.start,
+        "parked": instance.parking.parked,
     }
 
 

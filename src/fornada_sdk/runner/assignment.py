@@ -60,6 +60,8 @@ class Assignment(NamedTuple):
     """What the operator calls the process; 0: it looks for itself."""
     host: str = ""
     """Name of the process that it shares with others; empty: it has one of its own."""
+    rest_after_s: float = 0.0
+    """After so long without a request it gives mapped weights back to the page cache; 0: never. It may be stopped soon after."""
 
 
 def read_assignment(given: Mapping[str, Any]) -> Assignment:
@@ -93,7 +95,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(["device_id", "device_kind", "example", "release", "host"], str),
     **dict.fromkeys(["memory_bytes", "threads", "device_memory_bytes", "concurrency", "max_batch", "max_body"], int),
     **dict.fromkeys(["load_attempt", "load_count", "pid"], int),
-    "max_wait_ms": (int, float),
+    **dict.fromkeys(["max_wait_ms", "rest_after_s"], (int, float)),
     **dict.fromkeys(["artifacts", "settings", "command", "tensors"], dict),
     "network": list,
 }

@@ -32,6 +32,7 @@ from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.encoding import head_json
 from fornada_sdk.runner.kept import Kept
 from fornada_sdk.runner.long_answer import Outgoing
+from fornada_sdk.runner.rest import give_back
 from fornada_sdk.wire.channel import Channel, ChannelClosed, Message, widen
 from fornada_sdk.wire.framing import ProtocolError, frames
 from fornada_sdk.wire.messages import CREDIT_BODY, WIRE_VERSION, Kind, decode
@@ -96,7 +97,7 @@ class Session:
 
         `only_if` is asked under the lock: a stand-in reader may have become superfluous meanwhile.
         """
-        events = self._epoll.poll(self.bounded(timeout_s))
+        events = self._wait(timeout_s)
         with self.reading:
             if only_if is not None and not only_if():
                 return
@@ -109,6 +110,15 @@ class Session:
                 self._cancel_all()
             if self.on_calls is not None and len(self.inbox) > before:
                 self.on_calls()
+
+    def _wait(self, timeout_s: float | None) -> list[tuple[int, int]]:
+        rest_s = self._assignment.rest_after_s
+        if timeout_s is None and rest_s and not self.calls and self.state is State.READY:
+            events = self._epoll.poll(self.bounded(rest_s))
+            if events or self._stop_at is not None:
+                return events
+            give_back([self._assignment.folder, *self._assignment.artifacts.values()])
+        return self._epoll.poll(self.bounded(timeout_s))
 
     def bounded(self, timeout_s: float | None) -> float | None:
         """`timeout_s`, or what is left of a STOP's grace if that is less."""

@@ -22,6 +22,7 @@ class DirectBuilds:
     """Runs builds as plain children in their own session. `kill_after(s)` kills each of the next ones at that moment."""
 
     epoch = 1
+    predecessor = False
 
     def __init__(self) -> None:
         self.asked: list[Build] = []

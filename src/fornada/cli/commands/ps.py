@@ -84,7 +84,7 @@ def _row(instance: dict[str, Any]) -> list[str]:
     return [
         instance["model"],
         str(instance.get("pid") or "-"),
-        str(instance.get("state")),
+        f"{instance.get('state')}{', parked' if instance.get('parked') else ''}",
         str(instance.get("device") or "-"),
         bytes_text(instance.get("declared_bytes")),
         bytes_text(instance.get("resident_bytes")),
