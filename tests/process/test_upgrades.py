@@ -7,6 +7,7 @@ import socket
 import stat
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,10 @@ from tests.bounds import bound
 from tests.harness.processes import alive, descriptors
 from tests.harness.waiting import Background, until
 from tests.process.tree import FAKE_CONTROL
+
+
+def is_gone(pid):
+    return not alive(pid)
 
 
 class Asked:
@@ -59,7 +64,7 @@ def test_again_and_again_and_after_a_crash_it_is_the_newest_code(tree):
     for word in ("second", "third"):
         old = tree.state()["pid"]
         assert not upgrade(tree, word).failed
-        until(lambda old=old: not alive(old), within_s=5, what="the old one's end")
+        until(partial(is_gone, old), within_s=5, what="the old one's end")
     before = descriptors(keeper)
     for _ in range(2):
         tree.kill_control()

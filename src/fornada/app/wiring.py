@@ -13,22 +13,27 @@ from typing import Any
 import fornada
 from fornada.app import ready
 from fornada.app.data_directory import NODE_JSON
+from fornada.app.replacement import Replacement, listeners
 from fornada.control.catalog import Catalog
 from fornada.core.names import LOCAL_ACCOUNT, Instant
 from fornada.core.resources import parse_size
 from fornada.core.settings import Settings
 from fornada.edge.server import Server
+from fornada.keeper.starting import STANDBY
+from fornada.keeper.upgrade import QUIET_S, RELEASE_SPARE_S
 from fornada.node import keeper_client
 from fornada.node.devices import inventory
 from fornada.node.devices.cpu import cgroup_memory, memory_info
 from fornada.node.keeper_client import KeeperClient, KeeperLost
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
-from fornada.store.sqlite import SqliteStore
+from fornada.store.sqlite import SqliteStore, foreign_schema
 from fornada.telemetry import Level, Telemetry
 
 MODELS = Path(fornada.__file__).parent / "models"
 EXAMPLE_PICTURE = MODELS / "efficientnet-lite0" / "example" / "request.jpg"
+STANDBY_S = QUIET_S + 2 * RELEASE_SPARE_S
+"""Beside another control plane: a little longer than the keeper gives that one to let go."""
 CLOSE_S = 1.0
 """After the drain: for the last bytes of answers to leave."""
 
@@ -62,13 +67,14 @@ class Node:
         self._data_dir = data_dir
         self._keeper = keeper
         self._clock = SystemClock()
-        self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._drain: asyncio.Future[float] = self._loop.create_future()
+        self._replaced: asyncio.Future[None] = self._loop.create_future()
+        self._adopting: set[asyncio.Task[None]] = set()
         keeper.on_drain = self._drain_wanted
         keeper.on_lost = self._keeper_lost
         # A service manager may signal every process of the service, not main alone.
-        asyncio.get_running_loop().add_signal_handler(
-            signal.SIGTERM, self._drain_wanted, "signal to the control plane", settings.node.drain_s
-        )
+        self._loop.add_signal_handler(signal.SIGTERM, self._drain_wanted, "signal to the control plane", settings.node.drain_s)
         self._telemetry = Telemetry(
             clock=self._clock,
             data_dir=data_dir,
@@ -118,35 +124,75 @@ class Node:
 
     @classmethod
     async def assemble(cls, settings: Settings, keeper_fd: int, environ: Mapping[str, str]) -> "Node":
-        """Connects to the keeper first: it knows what a predecessor left. Raises KeeperLost, StoreUnusable, DiskFull."""
-        return cls(settings, await keeper_client.connect(keeper_fd), environ)
+        """Connects to the keeper first: it knows what a predecessor left. Beside another control plane (STANDBY in `environ`) it waits
+        until that one has let go. Raises KeeperLost, StoreUnusable, DiskFull."""
+        standby = bool(environ.get(STANDBY))
+        refused = foreign_schema(Path(settings.data_dir) / "store.sqlite") if standby else ""
+        wait_s = STANDBY_S if standby else keeper_client.CONNECT_S
+        keeper = await keeper_client.connect(keeper_fd, release=fornada.__version__, refused=refused, wait_s=wait_s)
+        return cls(settings, keeper, environ)
 
     async def run(self) -> None:
         """Serves until the keeper asks for a drain, and drains. Raises KeeperLost: a successor can do what this one no longer can."""
         first = self._keeper.epoch == 1
         if first:
             # Whoever starts a node may ask at once whether it lives and when it will be ready.
-            await self._server.start(self._keeper.listeners)
+            await self._server.start(listeners(self._keeper))
         await self._provision.start()
+        self._manager.expect_predecessor(there=self._keeper.predecessor)
+        self._keeper.on_left = lambda: self._manager.expect_predecessor(there=False)
         await self._manager.start()
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
-            await self._server.start(self._keeper.listeners)
+            await self._server.start(listeners(self._keeper))
         self._write_node_json()
         self._keeper.serving(self._url)
+        self._take_connections()
+        self._keeper.replacing = Replacement(
+            keeper=self._keeper,
+            server=self._server,
+            manager=self._manager,
+            log=self._telemetry.log,
+            replaced=lambda: self._replaced.set_result(None),
+        )
         greeting = asyncio.create_task(self._greet(), name="greeting") if first else None
-        deadline_s = await self._drain
+        either: list[asyncio.Future[Any]] = [self._drain, self._replaced]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if greeting is not None:
             greeting.cancel()
-        self._server.drain()
-        await self._manager.drain(deadline_s)
+        if self._replaced.done():
+            await self._leave()
+        else:
+            self._server.drain()
+            await self._manager.drain(self._drain.result())
         await self._server.stop(CLOSE_S)
         await self._provision.close()
         self._store.close()
         self._telemetry.close()
 
+    async def _leave(self) -> None:
+        """Another control plane serves: answers what came here before, and lets nothing of it get lost on its way over."""
+        for listener in self._keeper.listeners:
+            listener.close()
+        await self._server.leave(self._keeper.give, within_s=self._settings.node.drain_s)
+        until = self._loop.time() + CLOSE_S
+        while self._keeper.unsent and self._loop.time() < until:
+            await asyncio.sleep(0.01)
+        await self._manager.close()
+
+    def _take_connections(self) -> None:
+        """Those of a predecessor on which nothing is under way."""
+        given, self._keeper.on_connection = self._keeper.connections, self._adopt
+        for descriptor in given:
+            self._adopt(descriptor)
+
+    def _adopt(self, descriptor: int) -> None:
+        task = self._loop.create_task(self._server.adopt(descriptor), name="adopt a connection")
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
+
     def _drain_wanted(self, reason: str, deadline_s: float) -> None:
-        if not self._drain.done():
+        if not self._drain.done() and not self._replaced.done():
             self._telemetry.log.info("node.draining", reason=reason, deadline_s=deadline_s)
             ready.farewell(deadline_s)
             self._drain.set_result(deadline_s)

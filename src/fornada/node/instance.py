@@ -116,6 +116,10 @@ class Instance:
 
     def wanted(self) -> None:
         """It is to be ready. Tells the life only what it doesn't know yet: every waiting request comes by here."""
+        if self._site.handover.withdrawn:
+            # Requests that were half received when another control plane took over: it alone may load now.
+            self.intake.refuse_waiting(Unavailable("the node is being upgraded", retry_after_s=CUT_RETRY_S))
+            return
         state = self.life.state
         unheard = (state in PROVISIONING or state in CLOSING) and self.life.wish is not Wish.RUNNING
         if unheard or state in RESTING or state is State.ASLEEP:
@@ -127,6 +131,8 @@ class Instance:
 
     def unwanted(self, *, grace_s: float, reason: str) -> None:
         """It is to end."""
+        if self._site.handover.withdrawn:
+            return
         if self.life.state not in RESTING:
             self.ended_because = reason
             self._say("instance.unwanted", reason=reason, state=self.life.state.value)
@@ -159,6 +165,21 @@ class Instance:
             self._site.hosts.adopted(process.instance, host=str(host), group=str(process.memo.get("group")), pid=process.pid)
         self._take(process, device)
         self.tell(e.Adopted())
+
+    def withdraw(self) -> None:
+        """Another control plane is to decide about it. What it works on here is answered."""
+        self._idle.end()
+        self.parking.end()
+        if self.runner is not None:
+            self.runner.withdraw()
+
+    def come_back(self) -> None:
+        """After `withdraw`: nobody else decides about it."""
+        if self.runner is not None:
+            self.runner.come_back()
+            if self.life.state is State.READY:
+                self._idle.begin()
+                self.parking.begin(self.runner.process, self.runner.link, shared=bool(self.runner.host))
 
     def let_go(self) -> None:
         """The control plane ends and the process goes on: nothing of it is touched any more."""
@@ -542,7 +563,7 @@ class Instance:
     def phase(self) -> Phase:
         match self.life.state:
             case State.READY | State.ASLEEP:
-                return Phase.BUSY if self.calls else Phase.IDLE
+                return Phase.BUSY if self.calls or self._site.handover.predecessor else Phase.IDLE
             case State.UNWANTED | State.DRAINING | State.STOPPING:
                 return Phase.CLOSING
             case _:

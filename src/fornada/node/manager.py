@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import fornada
 from fornada.core.errors import Conflict, FornadaError, Unavailable, UnknownModel
-from fornada.core.lifecycle.model import RESTING
+from fornada.core.lifecycle.model import RESTING, State
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
 from fornada.core.policy.outbound import outbound
 from fornada.core.policy.packing import Bound
@@ -45,6 +45,8 @@ DRAINING_RETRY_S = 5.0
 STOP_GRACE_S = 2.0
 """What a runner without work gets to end by itself when the node goes down."""
 DRAIN_TURN_S = 0.01
+HANDED_OVER = frozenset({State.READY, State.ASLEEP})
+"""What another control plane can take over, beside what rests, without anything being lost."""
 KILL_SHARE = 0.7
 """Of kill_s, what a process has between SIGTERM and SIGKILL when the node's own time is over."""
 
@@ -177,7 +179,7 @@ class Manager:
             return
         self._draining, self._accepting = True, False
         until = Instant(self._now() + deadline_s)
-        while self._now() < until and any(instance.calls for instance in self._instances()):
+        while self._now() < until and (self._site.handover.predecessor or self.in_flight):
             await asyncio.sleep(DRAIN_TURN_S)
         for model in self._all():
             model.held = model.going_down = True
@@ -191,6 +193,40 @@ class Manager:
         await self._all_at_rest(Instant(self._now() + self._settings.kill_s * (1 - KILL_SHARE) / 2))
         self._site.telemetry.log.info("node.drained", left=[i.key for i in self._instances() if i.state not in RESTING])
         await self.close()
+
+    # ---- another control plane takes this one's place
+
+    def half_done(self) -> str:
+        """What must end before another control plane may take over: a sentence, empty if there is nothing."""
+        for instance in self._instances():
+            if instance.state not in RESTING and instance.state not in HANDED_OVER:
+                return instance.describe()
+        return ""
+
+    def withdraw(self) -> None:
+        """Goes on with what it has taken, and decides nothing any more. Ask `half_done` first, in the same turn of the loop."""
+        self._site.handover.withdrawn = True
+        for instance in self._instances():
+            instance.withdraw()
+
+    def come_back(self) -> None:
+        """After `withdraw`: there is no successor."""
+        self._site.handover.withdrawn = False
+        for instance in self._instances():
+            instance.come_back()
+
+    def replaced(self) -> None:
+        """After `withdraw`: there is a successor."""
+        self._site.handover.replaced = True
+
+    def expect_predecessor(self, *, there: bool) -> None:
+        """Whether another control plane still answers requests over links of its own."""
+        self._site.handover.predecessor = there
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait or run."""
+        return sum(instance.calls for instance in self._instances())
 
     async def _all_at_rest(self, deadline: Instant) -> None:
         """Returns when nothing runs any more, or at the deadline."""
@@ -319,11 +355,14 @@ class Manager:
             await asyncio.sleep(HEARTBEAT_S)
 
     def _look_around(self, now: Instant) -> None:
+        if self._site.handover.predecessor:
+            for instance in self._instances():
+                instance.intake.last_used = now
         if self._site.room.anybody_waits:
             for instance in self._instances():
                 instance.waited_too_long(now)
             self._site.room.replan()
-        if self._started and not self._draining:
+        if self._started and not self._draining and not self._site.handover.withdrawn:
             self._site.zygotes.turn()
             for model in self._models.values():
                 model.keep_alive()

@@ -87,15 +87,7 @@ class Runner:
             now=site.now,
             loop=site.loop,
         )
-        self.output = OutputReader(
-            process.output,
-            model=owner.model,
-            instance=process.instance,
-            outputs=site.telemetry.outputs,
-            crowd=site.crowd,
-            wall=site.clock.wall,
-            loop=site.loop,
-        )
+        self.output = self._read_output()
         self._gate = self._open_gate()
 
     # ---- what the instance orders
@@ -135,6 +127,31 @@ class Runner:
         self._close_gate()
         self.link.close()
         self.output.stop()
+
+    def withdraw(self) -> None:
+        """Another control plane may read what it prints and hear what it wishes; its answers to our requests are still ours."""
+        self.output.stop()
+        if self._gate is not None:
+            self._gate.pause()
+
+    def come_back(self) -> None:
+        """After `withdraw`."""
+        if self.over:
+            return
+        self.output = self._read_output()
+        if self._gate is not None:
+            self._gate.resume()
+
+    def _read_output(self) -> OutputReader:
+        return OutputReader(
+            self.process.output,
+            model=self._owner.model,
+            instance=self.process.instance,
+            outputs=self._site.telemetry.outputs,
+            crowd=self._site.crowd,
+            wall=self._site.clock.wall,
+            loop=self._site.loop,
+        )
 
     def _open_gate(self) -> Gate | None:
         if self.process.outbound < 0:
@@ -199,6 +216,8 @@ class Runner:
         self._owner.tell(LoadFailed(reason, kind))
 
     def asked(self, number: int, booking: dict[str, Any]) -> None:
+        if self._site.handover.replaced:
+            return  # the successor was asked, too
         device, count, delay_s = booking.get("device"), booking.get("bytes"), booking.get("release_delay_s", 0.0)
         if not isinstance(device, str) or not isinstance(count, int) or not isinstance(delay_s, int | float):
             raise ProtocolError("a BOOK without device and bytes")

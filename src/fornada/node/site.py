@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fornada.core.names import Instant
@@ -11,6 +11,7 @@ from fornada.core.settings import NodeSettings
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.faults import Faults
+from fornada.node.handover import Handover
 from fornada.node.hosts import Hosts
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
@@ -50,3 +51,4 @@ class Site:
     """Ids of requests on the wire: the epoch above, a counter below."""
     new_suffix: Callable[[], str]
     """Chance, for the ids of instances."""
+    handover: Handover = field(default_factory=Handover)

@@ -17,7 +17,7 @@ from fornada.core.specs import ModelSpec
 from fornada.store.schema import APPLICATION_ID, MIGRATIONS
 from fornada.store.unusable import StoreUnusable
 
-__all__ = ["SqliteStore", "StoreUnusable"]
+__all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 BUSY_S = 5.0
 """How long a write waits for another process (`fornada keys`, a backup) that holds the file."""
@@ -270,6 +270,23 @@ class SqliteStore:
             return shutil.disk_usage(self._folder).free
         except OSError:
             return NEEDED
+
+
+def foreign_schema(path: Path, known: int = len(MIGRATIONS)) -> str:
+    """Why the store in use at `path` can't be shared with the release that uses it; empty: it can, or opening it will say more."""
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
+        try:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+        except sqlite3.Error as error:
+            return f"the store {path} can't be read: {error}"
+    if version > known:
+        return f"the store {path} was written by a newer release (schema {version}, this release knows {known})"
+    if version < known:
+        return (
+            f"this release would upgrade the store from schema {version} to {known}, and the one that serves couldn't go on with it: "
+            "stop the node and start this release instead"
+        )
+    return ""
 
 
 _COLUMNS = "model, digest, account, spec, folder, lock, created"

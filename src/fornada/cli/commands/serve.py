@@ -24,28 +24,43 @@ from fornada.cli.failures import CommandFailed
     type=click.Choice(["auto", "full", "namespaces", "landlock", "none"]),
     help="How models are confined. auto: the best that this machine gives, never none; a named one as it is, or no start. [default: auto]",
 )
+@click.option(
+    "--upgrade", is_flag=True, help="Put this release's control plane in the place of the one that serves; models and callers go on."
+)
 @click.option("--ready-example", is_flag=True, hidden=True, help="Prepare the example model and print a curl line for it.")
 def serve(
-    host: str | None, port: int | None, data_dir: str | None, config: Path | None, isolation: str | None, ready_example: bool
+    host: str | None,
+    port: int | None,
+    data_dir: str | None,
+    config: Path | None,
+    isolation: str | None,
+    upgrade: bool,
+    ready_example: bool,
 ) -> None:
     """Run a node until it is told to stop.
 
     It prints a line once it accepts requests. Ctrl-C (or SIGTERM) lets running requests finish, then ends every model.
 
+    With --upgrade it starts no node: run from a newer installation, with the --data-dir and --config of a node that runs, it replaces
+    that node's control plane while it serves. Where that can't be, the node goes on as it was. The keeper, --host, --port and
+    --isolation stay as they were until the node itself is started again.
+
     \b
     Example:
       fornada serve
       fornada serve --port 0 --data-dir /srv/models --config fornada.toml
+      /opt/fornada-0.2/bin/fornada serve --upgrade --data-dir /srv/models --config fornada.toml
     """
     from fornada.app.config import ConfigError, environment, load
     from fornada.app.serve import serve as run_node
+    from fornada.app.upgrade import upgrade as upgrade_node
 
     flags = {"host": host, "port": port, "data_dir": data_dir, "isolation": isolation, "ready_example": ready_example or None}
     try:
         settings = load(config, flags, environment())
     except ConfigError as error:
         raise Misconfigured(str(error)) from None
-    click.get_current_context().exit(run_node(settings))
+    click.get_current_context().exit(upgrade_node(settings) if upgrade else run_node(settings))
 
 
 class Misconfigured(CommandFailed):

@@ -20,6 +20,8 @@ from fornada.edge.server.shared import Shared
 from fornada.edge.targets import origin_form
 
 Message = MutableMapping[str, Any]
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""What changes nothing."""
 EXTENSION = "fornada"
 """Key of the scope under which the application finds the ColdExchange."""
 _OURS = frozenset((b"content-length", b"transfer-encoding", b"connection", b"date", b"x-request-id", b"cf-ai-req-id"))
@@ -37,6 +39,7 @@ class ColdExchange:
         self.pipeline = pipeline
         self.facts = facts
         self.method = method.decode("ascii")
+        self.changing = self.method not in READING
         path, _, query = origin_form(url).partition(b"?")
         self.path = path.decode("latin-1")
         self.query = query

@@ -10,6 +10,12 @@ from fornada.core.resources import format_size
 STEP = 256 * 1024
 """Bytes that a body takes at once: who sends slowly holds no more than this beyond what came."""
 RETRY_S = 1.0
+DRAIN_BYTES = 64 * 1024 * 1024
+"""Bytes of a refused body that are thrown away so that the connection stays usable."""
+LINGER_BYTES = 1024 * 1024
+LINGER_S = 2.0
+"""How long, and how much, is still read from a caller whose connection is to be closed: closing with unread bytes would send
+a reset, which may overtake the answer."""
 
 
 class Bodies:

@@ -9,48 +9,34 @@ seen because reading goes on while requests run; only a caller that sends far ah
 """
 
 import asyncio
-import enum
+import os
 from time import monotonic
 from typing import cast
 
 import httptools
 
-from fornada.core.errors import BadRequest, FornadaError, HeadersTooLarge, InternalFault, TooSlow, Unavailable
-from fornada.core.resources import format_size
+from fornada.core.errors import BadRequest, FornadaError, InternalFault, TooSlow, Unavailable
 from fornada.edge.calls import JSON_TYPE, Target
-from fornada.edge.headers import SMALL_BODY, Facts, read_facts
+from fornada.edge.headers import SMALL_BODY, Facts
 from fornada.edge.problems import problem
 from fornada.edge.server.asgi import ColdExchange
-from fornada.edge.server.bodies import too_large
+from fornada.edge.server.bodies import DRAIN_BYTES, LINGER_BYTES, LINGER_S, too_large
 from fornada.edge.server.exchange import HotExchange
-from fornada.edge.server.lines import CLOSE, CONTINUE, header_lines
+from fornada.edge.server.head import facts_of, headers_too_large
+from fornada.edge.server.lines import CLOSE, CONTINUE, header_lines, id_lines
+from fornada.edge.server.phase import Phase
 from fornada.edge.server.pipeline import Pipeline
 from fornada.edge.server.replay import with_ascii_target, without_upgrade
 from fornada.edge.server.shared import Shared
-from fornada.edge.targets import authority_of, origin_form
+from fornada.edge.targets import origin_form
 
 USUAL_URL = 1024
 """Bytes of a request's target up to which its length is no matter."""
-DRAIN_BYTES = 64 * 1024 * 1024
-"""Bytes of a refused body that are thrown away so that the connection stays usable."""
-LINGER_BYTES = 1024 * 1024
-LINGER_S = 2.0
-"""How long, and how much, is still read from a caller whose connection is to be closed: closing with unread bytes would send
-a reset, which may overtake the answer."""
 
 Exchange = HotExchange | ColdExchange
 
 
-class Phase(enum.IntEnum):
-    """Where the request that is being received stands. IDLE is 0: the hot path asks for its truth alone."""
-
-    IDLE = 0
-    HEAD = 1
-    BODY = 2
-
-
-_SLASH = ord("/")
-_IDLE, _HEAD, _BODY = Phase.IDLE, Phase.HEAD, Phase.BODY
+_SLASH, _IDLE, _HEAD, _BODY = ord("/"), Phase.IDLE, Phase.HEAD, Phase.BODY
 
 
 class Connection(asyncio.Protocol):
@@ -86,14 +72,15 @@ class Connection(asyncio.Protocol):
         "shared",
     )
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, *, fresh: bool = True) -> None:
+        """Not `fresh`: another control plane has served it before."""
         self.shared = shared
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._pipeline = Pipeline(on_close=self._close, on_idle=self._rest)
         self._phase = _IDLE
         self._since = shared.now
-        self._fresh = True
+        self._fresh = fresh
         """No request has been received yet."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -135,6 +122,8 @@ class Connection(asyncio.Protocol):
         if len(connections) > self.shared.settings.max_connections:
             self._last = True
             self._refuse_all(Unavailable("too many connections", retry_after_s=1))
+        elif self.shared.departing:
+            self.hold()
 
     def data_received(self, data: bytes) -> None:
         if self._lingering:
@@ -243,6 +232,38 @@ class Connection(asyncio.Protocol):
         if not self.busy and not self._fresh and self._phase is _IDLE and self._transport is not None:
             self._transport.close()
 
+    @property
+    def changes(self) -> bool:
+        """Whether something is received or answered that changes what the node is to be."""
+        return self._pipeline.changes or (self._incoming is not None and self._incoming.changing)
+
+    @property
+    def rests(self) -> bool:
+        """Nothing of it is here but the socket itself."""
+        return not (self.busy or self._phase or self._last) and self._transport is not None
+
+    def hold(self) -> None:
+        """From now on nothing is read once it rests: that will be its next owner's, or ours after `go_on`."""
+        self._pipeline.ending = True
+        if self.rests:
+            self._pipeline.read_no_further()
+        elif self._pipeline.empty and not self._last:
+            self._pipeline.read_anyway()  # a request had begun in the bytes that came before
+
+    def go_on(self) -> None:
+        """After `hold`: there is no other owner."""
+        self._pipeline.ending = self._deferred is not None
+        if not self._last:
+            self._pipeline.read_anyway()
+
+    def detach(self) -> int:
+        """Its socket, of which nothing stays here. Only while it `rests`. Raises OSError."""
+        assert self._transport is not None
+        descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
+        self._last = True
+        self._transport.abort()
+        return descriptor
+
     def abort(self) -> None:
         """Ends it at once."""
         if self._transport is not None:
@@ -281,9 +302,12 @@ class Connection(asyncio.Protocol):
         """What the head says becomes an exchange that takes the body, or a refusal. `old`: not HTTP/1.1."""
         facts = self._facts
         if facts is None or fields != self._fields or old or url[0] != _SLASH or len(url) > USUAL_URL:
-            facts = self._read_facts(url, fields, old=old)
-            if facts is None:
+            found = facts_of(url, fields, self.shared, version=self._parser.get_http_version())
+            if isinstance(found, FornadaError):
+                self._refuse_all(found)
                 return
+            facts = found
+            self._fields, self._facts = (fields, facts) if url[:1] == b"/" and not old else (None, None)
         if facts.chunked:
             self._headers = []  # trailers, which nobody reads
         parser = self._parser
@@ -307,6 +331,8 @@ class Connection(asyncio.Protocol):
                 self._again_url, self._again_facts, self._again_target, self._again_keep = url, facts, target, keep_alive
         if not shared.open:
             refusal = refusal or shared.refusal(method, origin_form(url))
+        elif shared.departing and exchange.changing:
+            refusal = refusal or Unavailable("the node is being upgraded", retry_after_s=1)
         self._incoming = exchange
         refusal = refusal or self._bound(exchange)
         if refusal is not None:
@@ -341,27 +367,6 @@ class Connection(asyncio.Protocol):
         refusal = exchange.room.grow(exchange.size, most=most)
         self._limit = exchange.room.bytes
         return refusal
-
-    def _read_facts(self, url: bytes, fields: list[tuple[bytes, bytes]], *, old: bool) -> Facts | None:
-        """Facts of a request's headers; None where the request was refused already."""
-        limit = self.shared.settings.header_bytes
-        if len(url) + sum(len(name) + len(value) + 4 for name, value in fields) > limit:
-            self._refuse_all(_headers_too_large(limit))
-            return None
-        if old and self._parser.get_http_version() != "1.0":
-            self._refuse_all(BadRequest("only HTTP/1.1 and HTTP/1.0 are spoken here"))
-            return None
-        if url[:1] == b"/":
-            facts = read_facts(fields, self.shared.authenticator, old=old)
-            self._fields, self._facts = (None, None) if old else (fields, facts)
-            return facts
-        authority = authority_of(url)
-        if authority is None and url != b"*":
-            self._refuse_all(BadRequest("the request's target must be a path or an http address"))
-            return None
-        self._fields = self._facts = None
-        others = [pair for pair in fields if authority is None or pair[0].lower() != b"host"]
-        return read_facts([(b"host", authority), *others] if authority is not None else others, self.shared.authenticator, old=old)
 
     # -- refusals
 
@@ -399,10 +404,8 @@ class Connection(asyncio.Protocol):
         shared.observer.answered(
             request_id=trace_id, trace_id=trace_id, method="", route="", status=found.status, error=refusal, seconds=0.0
         )
-        trace = trace_id.encode()
         lines = shared.lines.of(found.status) + JSON_TYPE + header_lines(found.headers) + CLOSE
-        ids = b"cf-ai-req-id: %b\r\nx-request-id: %b\r\n" % (trace, trace)
-        transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, ids, len(found.body), found.body))
+        transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, id_lines(trace_id), len(found.body), found.body))
         self._linger()
 
     def _malformed(self, reason: str) -> None:
@@ -446,7 +449,7 @@ class Connection(asyncio.Protocol):
             # Where another request ended in the same bytes nobody knows how many of them are this head's: the next ones count.
             self._head_size += 0 if self._complete else size
             if self._head_size > limit:
-                self._refuse_all(_headers_too_large(limit))
+                self._refuse_all(headers_too_large(limit))
             return
         self._since = self.shared.now
         if self._trappings < 0 or before is not _BODY:
@@ -454,7 +457,7 @@ class Connection(asyncio.Protocol):
         else:
             self._trappings += size
             if self._trappings > limit:
-                self._refuse_all(_headers_too_large(limit))
+                self._refuse_all(headers_too_large(limit))
 
     # -- resting, leaving, ending
 
@@ -462,6 +465,8 @@ class Connection(asyncio.Protocol):
         """Nothing is left to answer, and something else is to be told."""
         if self._deferred is not None:
             self._refuse_all(self._deferred)
+        elif self.rests:
+            self._pipeline.read_no_further()
 
     def _leave(self) -> None:
         self._pipeline.leave()
@@ -493,7 +498,3 @@ class Connection(asyncio.Protocol):
             self._pipeline.read_anyway()
             if transport.can_write_eof():
                 transport.write_eof()
-
-
-def _headers_too_large(limit: int) -> HeadersTooLarge:
-    return HeadersTooLarge(f"request line and headers take more than {limit} bytes ({format_size(limit)})")

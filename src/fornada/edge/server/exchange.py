@@ -43,6 +43,7 @@ class HotExchange:
     # Attributes that most requests never change stay on the class: making the object is on the way of every request.
     exclusive = False
     """Whether it must be alone on its connection (see ColdExchange)."""
+    changing = False
     state = State.RECEIVING
     size = 0
     room: Hold | None = None

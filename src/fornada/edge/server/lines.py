@@ -51,3 +51,9 @@ def header_lines(headers: tuple[Header, ...]) -> bytes:
 def chunk(data: bytes) -> bytes:
     """One chunk of a chunked body; `data` must not be empty, since an empty chunk ends it."""
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def id_lines(trace_id: str) -> bytes:
+    """Of an answer to something that had no id of its own."""
+    trace = trace_id.encode()
+    return b"cf-ai-req-id: %b\r\nx-request-id: %b\r\n" % (trace, trace)

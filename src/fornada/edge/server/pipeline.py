@@ -37,6 +37,8 @@ class Turn(Protocol):
     """Its share of what all bodies together may hold: nobody's once it is answered."""
     exclusive: bool
     """Must run alone: what an operator's requests do depends on their order."""
+    changing: bool
+    """It may change what the node is to be."""
     output: list[bytes] | None
     """Bytes of its answer that came before its turn."""
 
@@ -97,18 +99,23 @@ class Pipeline:
     def empty(self) -> bool:
         return not self.running and not self.parked
 
+    @property
+    def changes(self) -> bool:
+        """Whether a request that waits or runs may change what the node is to be."""
+        return any(turn.changing for turn in (*self.running, *self.parked))
+
     def take(self, turn: Turn) -> None:
         """A request is complete: starts it, or lets it wait."""
         if self.parked or not self._may_start(turn):
             self.parked.append(turn)
             self._parked_bytes += turn.size
             if len(self.parked) >= PARKED or self._parked_bytes >= PARKED_BYTES:
-                self._read_no_further()
+                self.read_no_further()
             return
         self.running.append(turn)
         turn.start()
         if self.paused and self.transport is not None and self.transport.get_write_buffer_size() > UNREAD:
-            self._read_no_further()
+            self.read_no_further()
 
     def answered(self, turn: Turn, data: bytes) -> None:
         """The last (perhaps the only) bytes of an answer."""
@@ -185,6 +192,12 @@ class Pipeline:
             self.reading = True
             self.transport.resume_reading()
 
+    def read_no_further(self) -> None:
+        """What comes waits in the socket."""
+        if self.reading and self.transport is not None:
+            self.reading = False
+            self.transport.pause_reading()
+
     def _may_start(self, turn: Turn) -> bool:
         running = self.running
         if not running:
@@ -219,11 +232,6 @@ class Pipeline:
         self._read_on()
         if self.ending and not running and not parked:
             self._on_idle()
-
-    def _read_no_further(self) -> None:
-        if self.reading and self.transport is not None:
-            self.reading = False
-            self.transport.pause_reading()
 
     def _read_on(self) -> None:
         few = len(self.parked) < PARKED // 2 and self._parked_bytes < PARKED_BYTES

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
 from fornada.core.settings import AuthSettings, ServerSettings
@@ -21,6 +21,7 @@ from fornada.telemetry import Telemetry
 
 TICK_S = 0.25
 DRAIN_LOOK_S = 0.02
+LEAVE_LOOK_S = 0.005
 BACKLOG = 1024
 BODY_BYTES = 1024**3
 """Bytes of bodies held at the same time where nobody says otherwise."""
@@ -89,9 +90,12 @@ class Server:
         self._shared = shared
         self._ticking = loop.create_task(_tick(shared))
         self._ticking.add_done_callback(self._ticked)
+        await self._accept(sockets, shared)
+
+    async def _accept(self, sockets: Iterable[socket.socket], shared: Shared) -> None:
         for sock in sockets:
             sock.setblocking(False)
-            self._listeners.append(await loop.create_server(lambda: Connection(shared), sock=sock, backlog=BACKLOG))
+            self._listeners.append(await shared.loop.create_server(lambda: Connection(shared), sock=sock, backlog=BACKLOG))
 
     def _ticked(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -105,6 +109,58 @@ class Server:
             self._shared.open = False
             for connection in tuple(self._shared.connections):
                 connection.stop_taking()
+
+    # ---- another control plane takes this one's place
+
+    @property
+    def changes(self) -> bool:
+        """Whether an operator's request is under way that changes what the node is to be."""
+        return self._shared is not None and any(connection.changes for connection in self._shared.connections)
+
+    def withdraw(self) -> None:
+        """Accepts nothing more; connections rest as soon as their requests are answered. `come_back` or `leave` follows."""
+        if self._shared is None:
+            return
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        self._shared.departing = True
+        for connection in tuple(self._shared.connections):
+            connection.hold()
+
+    async def come_back(self, sockets: Iterable[socket.socket]) -> None:
+        """After `withdraw`: there is no successor, and these are the listening sockets again."""
+        shared = self._shared
+        if shared is None:
+            return
+        shared.departing = False
+        for connection in tuple(shared.connections):
+            connection.go_on()
+        await self._accept(sockets, shared)
+
+    async def leave(self, give: Callable[[int], None], *, within_s: float) -> None:
+        """After `withdraw`: gives each connection away once it rests, until there are none or the time is over. `give` takes a
+        descriptor, which is its own from there on."""
+        shared = self._shared
+        if shared is None:
+            return
+        give_up = time.monotonic() + within_s
+        while shared.connections and time.monotonic() < give_up:
+            for connection in tuple(shared.connections):
+                if connection.rests:
+                    give(connection.detach())
+                else:
+                    connection.hold()
+            await asyncio.sleep(LEAVE_LOOK_S)
+
+    async def adopt(self, descriptor: int) -> None:
+        """Serves a connection that another control plane gave away."""
+        shared, sock = self._shared, socket.socket(fileno=descriptor)
+        if shared is None:
+            sock.close()
+            return
+        sock.setblocking(False)
+        await shared.loop.connect_accepted_socket(lambda: Connection(shared, fresh=False), sock)
 
     async def stop(self, grace_s: float) -> None:
         """Drains, waits for what runs at most `grace_s` seconds, then closes everything."""

@@ -72,6 +72,8 @@ class Shared:
         self.now = time.monotonic()
         """As of the last tick: enough for timeouts of seconds."""
         self.draining = False
+        self.departing = False
+        """Another control plane takes this one's place, or may be about to."""
         self.open = False
         """Whether new requests may come. Looked at for each one, so it is one word: the node accepts, and doesn't drain."""
         self._operations = operations

@@ -76,6 +76,18 @@ class Gate:
         for task in list(self._crossings):
             task.cancel()
 
+    def pause(self) -> None:
+        """Takes no wishes; what is open goes on."""
+        self._stop_reading()
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    def resume(self) -> None:
+        """After `pause`."""
+        if self._open and not self._reading:
+            self._read_on()
+
     # ---- reading
 
     def _read_on(self) -> None:
