@@ -3,13 +3,14 @@
 import os
 
 
-def arenas() -> list[int]:
-    """Descriptors of memory files that have a size."""
-    found = []
+def arenas() -> dict[int, str]:
+    """Descriptors of memory files that have a size, and what they are called."""
+    found = {}
     for descriptor in range(3, 256):
         try:
-            if os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:") and os.fstat(descriptor).st_size:
-                found.append(descriptor)
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if path.startswith("/memfd:") and os.fstat(descriptor).st_size:
+                found[descriptor] = path.removeprefix("/memfd:").split()[0]
         except OSError:
             continue
     return found

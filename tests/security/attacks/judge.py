@@ -45,7 +45,8 @@ class Attempt:
 
     def says(self, flag: str) -> bool:
         """BOMB: it takes what all share. MAY_DIE: to be killed for it is a refusal. SEEN_OUTSIDE: it counts only if its trace is
-        found. OUTLIVES: what counts is what is left after its end. ALLOWED: nothing is meant to stop it."""
+        found. OUTLIVES: what counts is what is left after its end. ALLOWED: nothing is meant to stop it. SHARES: the node shares
+        memory with it by then."""
         return bool(getattr(self.module, flag, False))
 
 
