@@ -3,7 +3,8 @@
 import pytest
 
 from tests.security.attacks.judge import Attempt, Outcome, all_attempts
-from tests.security.attacks.runs import LEVELS, USERS, Unavailable, outcomes
+from tests.security.attacks.runs import Unavailable, outcomes
+from tests.security.pairs import PAIRS
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -28,8 +29,7 @@ def test_there_are_fifty():
 
 
 @pytest.mark.parametrize(("attempt", "part"), EACH)
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("level", "user"), PAIRS)
 def test_an_attack_is_refused(level: str, user: str, attempt: Attempt, part: str):
     outcome = campaign(level, user)[attempt.name, part]
     assert not outcome.broken, outcome

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.security.attacks.neighbourhood import ATTACKS, RATIO_MOST, SPIN, p99
-from tests.security.attacks.runs import LEVELS, USERS, Unavailable, run_at
+from tests.security.attacks.runs import Unavailable, run_at
+from tests.security.pairs import PAIRS
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -34,14 +35,15 @@ def suffers_alone(found: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ATTACKS)
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("level", "user"), PAIRS)
 def test_a_model_that_takes_what_all_share_harms_itself_alone(level: str, user: str, which: str):
     suffers_alone(measured(level, user, which))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["output", "short lines", "one line"])
+@pytest.mark.parametrize(
+    "which", ["output", pytest.param("short lines", marks=pytest.mark.long), pytest.param("one line", marks=pytest.mark.long)]
+)
 def test_a_flood_of_output_is_held_back_without_isolation_too(which: str):
     suffers_alone(measured("none", "user", which))
 
