@@ -101,13 +101,35 @@ async def test_memory_that_is_not_used_goes_back_to_the_kernel():
     with stand() as both:
         await both.settled()
         await asyncio.sleep(arenas.UNUSED_S * 2 + 1)
-        await both.turn()
-        assert both.kinds.count(Kind.TRIM) == 1
-        assert both.blocks() == {"requests": 0, "answers": 0}
+        assert both.blocks() == {"requests": 0, "answers": 0}, "also where the runner sleeps"
         await asyncio.sleep(1000)
         await both.turn()
-        assert both.kinds.count(Kind.TRIM) == 1, "then there is peace"
+        assert Kind.TRIM not in both.kinds
         await both.through(3, some(LONG, 3))
+
+
+@virtual
+async def test_a_runner_at_work_gives_back_what_it_does_not_need_itself():
+    with stand() as both:
+        await both.settled()
+        assert both.far.arenas is not None
+        kept, asked = some(LONG, 3), both.ask(3, b"1")
+        both.ask(4, b"1")
+        await both.turn()
+        both.far.arenas.lend(77, some(LONG, 5))  # an answer that is about to be sent
+        await asyncio.sleep(arenas.UNUSED_S * 2 + 1)
+        before = both.blocks()["answers"]
+        await both.turn()
+        assert both.kinds.count(Kind.TRIM) == 1
+        assert both.far.arenas._answers is not None
+        assert both.far.arenas._answers.read(both.far.arenas._lent[77], LONG) == some(LONG, 5)
+        both.answer(3, kept)
+        await both.turn()
+        assert asked.answered == kept
+        assert 0 < before <= both.blocks()["answers"]
+        await asyncio.sleep(1000)
+        await both.turn()
+        assert both.kinds.count(Kind.TRIM) == 2, "then there is peace"
 
 
 @virtual

@@ -37,14 +37,24 @@ class Arenas:
     """One link's. Without a long body there is nothing: no file, no descriptor, no timer."""
 
     def __init__(
-        self, link: int, *, outbox: Outbox, most_bytes: int, under_way: Callable[[int], bool], loop: asyncio.AbstractEventLoop
+        self,
+        link: int,
+        *,
+        outbox: Outbox,
+        most_bytes: int,
+        under_way: Callable[[int], bool],
+        at_rest: Callable[[], bool],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`most_bytes`: of the longest request; 0: all go in parts. `under_way(id)`: the runner may still read that request's body."""
+        """`most_bytes`: of the longest request; 0: all go in parts. `under_way(id)`: the runner may still read that request's body. `at_rest()`:
+        no answer is to come from it.
+        """
         self.spoken = False
         """The runner has said that it knows of them; nothing is offered before."""
         self._link = link
         self._outbox = outbox
         self._under_way = under_way
+        self._at_rest = at_rest
         self._loop = loop
         self._requests_bytes = min(BODIES_AT_ONCE * -(-most_bytes // GRAIN) * GRAIN, REQUESTS_MOST)
         self._requests: MemoryFile | None = None
@@ -155,12 +165,14 @@ class Arenas:
             self._timer = self._loop.call_later(UNUSED_S, self._look)
             return
         self._take_back()
-        if self._requests is not None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if self._requests is not None:
                 for at, size in self._slots.holes():
                     self._requests.give_back(at, size)
-        if self._answers is not None:
-            self._outbox.put(frame(Kind.TRIM, 0))
+            if self._answers is not None and self._at_rest():
+                self._answers.give_back(0, self._answers.size)  # all that came was copied; and the runner may not be awake
+            elif self._answers is not None:
+                self._outbox.put(frame(Kind.TRIM, 0))
         if self._placed:
             self._timer = self._loop.call_later(UNUSED_S, self._look)
 

@@ -96,7 +96,14 @@ class Link:
         self.open = True
         """False after a fault, the runner's end of the socket, or `close`."""
         self._outbox = Outbox(descriptor, is_open=lambda: self.open, on_room=ears.freed, loop=loop)
-        self._arenas = Arenas(descriptor, outbox=self._outbox, most_bytes=max_body, under_way=self.calls.__contains__, loop=loop)
+        self._arenas = Arenas(
+            descriptor,
+            outbox=self._outbox,
+            most_bytes=max_body,
+            under_way=self.calls.__contains__,
+            at_rest=lambda: not self.calls and not self.foreign,
+            loop=loop,
+        )
         loop.add_reader(descriptor, self._readable)
 
     # ---- sending
