@@ -138,10 +138,10 @@ def outbound_lines(node: Node) -> list[dict[str, object]]:
     return [line for line in lines if line["event"] == "outbound.ended"]
 
 
-def started(new_node: StartNode, *allowed: str, level: str = "auto") -> Node:
+def started(new_node: StartNode, *allowed: str, level: str = "auto", zygotes: bool = True) -> Node:
     outbound = f"[outbound]\nallow_private = {json.dumps(list(allowed))}\n"
     # A cache of its own: a build that is confined writes nowhere else than into the node's own folder.
-    config = f'[node]\ndrain_s = 5\nkill_s = 2\n[provision]\ncache_dir = ""\n{outbound}'
+    config = f'[node]\ndrain_s = 5\nkill_s = 2\nzygotes = {str(zygotes).lower()}\n[provision]\ncache_dir = ""\n{outbound}'
     return new_node(config=config, flags=["--isolation", level]).start()
 
 
@@ -176,7 +176,7 @@ def test_named_hosts_are_reached_by_every_way_that_libraries_have_and_no_other_h
 
 def test_the_keeper_gives_back_what_it_held_for_a_way_out(new_node: StartNode, server: http.server.ThreadingHTTPServer):
     pair = pair_of(server)
-    node = started(new_node, pair)
+    node = started(new_node, pair, zygotes=False)  # one would come, and with it descriptors
     deploy(node, pair)
     before = len(os.listdir(f"/proc/{node.keeper_pid}/fd"))
     assert node.ask(NAME, {"by": "keep", "url": f"http://{pair}/"})["said"] == "asked for /"

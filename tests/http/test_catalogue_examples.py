@@ -77,7 +77,8 @@ def test_every_model_of_the_catalogue_answers_its_example_in_every_form(new_node
 
 
 def test_all_models_asked_in_turn_answer_right_and_leave_nothing_behind(new_node: StartNode) -> None:
-    node = new_node(config=CONFIG, environ={"FORNADA_MIRROR": str(MIRROR)}).start()
+    # Which zygotes and spares wait at a moment depends on what was asked last: without them all can be counted.
+    node = new_node(config=f"{CONFIG}zygotes = false\n", environ={"FORNADA_MIRROR": str(MIRROR)}).start()
     everything = list(examples())
     turn(node, everything, number=0)  # builds and fetches what is missing, and takes what a node takes once
     before = at_rest(node, everything)
