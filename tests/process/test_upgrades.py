@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import stat
+import sys
 import threading
 import time
 from functools import partial
@@ -253,6 +254,21 @@ def test_a_runner_that_ends_meanwhile_is_told_to_both(start):
     assert not upgrade(tree).failed
     tree.ask("signal", instance="a", number=int(signal.SIGKILL))
     assert tree.ask("exited", instance="a")["signal"] == signal.SIGKILL
+
+
+def test_what_the_keeper_started_is_not_listened_to(tree):
+    """Without walls a model has our uid, and would be the node with one message."""
+    tree.state()
+    asks = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]); "
+        "s.settimeout(5); print('heard' if s.recv(1) else 'closed')"
+    )
+    log = tree.folder / "log"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {asks!r}, sys.argv[1]], check=True)"
+    path = os.path.relpath(tree.data / "run" / "upgrade.sock", "/")  # the build's folder; a socket's path has 107 bytes at most
+    end = tree.ask("build", name="asks", argv=[sys.executable, "-c", script, path], log=str(log))
+    assert end["code"] == 0, log.read_text()
+    assert log.read_text().split() == ["closed"]
 
 
 def test_no_node_no_upgrade(tmp_path):

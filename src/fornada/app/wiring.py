@@ -15,6 +15,7 @@ from fornada.app import ready
 from fornada.app.data_directory import NODE_JSON
 from fornada.app.replacement import Replacement, listeners
 from fornada.control.catalog import Catalog
+from fornada.core.errors import DiskFull
 from fornada.core.names import LOCAL_ACCOUNT, Instant
 from fornada.core.resources import parse_size
 from fornada.core.settings import Settings
@@ -27,6 +28,7 @@ from fornada.node.devices.cpu import cgroup_memory, memory_info
 from fornada.node.keeper_client import KeeperClient, KeeperLost
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
+from fornada.node.provision.sdk import ensure_sdk, package_folder
 from fornada.store.sqlite import SqliteStore, foreign_schema
 from fornada.telemetry import Level, Telemetry
 
@@ -45,6 +47,15 @@ def _share(text: str) -> int:
     root = Path("/")
     allowed = min([memory_info(root)["MemTotal"], *(limit for limit, _ in cgroup_memory(root))])
     return int(allowed * float(text[:-1]) / 100)
+
+
+async def _prepare(data_dir: Path) -> str:
+    """Does beside another control plane what would take its time between that one and this one. Why this one can't follow, or nothing."""
+    try:
+        await asyncio.to_thread(ensure_sdk, data_dir / "sdk", package_folder())
+    except DiskFull as error:
+        return error.message
+    return foreign_schema(data_dir / "store.sqlite")
 
 
 class SystemClock:
@@ -127,7 +138,7 @@ class Node:
         """Connects to the keeper first: it knows what a predecessor left. Beside another control plane (STANDBY in `environ`) it waits
         until that one has let go. Raises KeeperLost, StoreUnusable, DiskFull."""
         standby = bool(environ.get(STANDBY))
-        refused = foreign_schema(Path(settings.data_dir) / "store.sqlite") if standby else ""
+        refused = await _prepare(Path(settings.data_dir)) if standby else ""
         wait_s = STANDBY_S if standby else keeper_client.CONNECT_S
         keeper = await keeper_client.connect(keeper_fd, release=fornada.__version__, refused=refused, wait_s=wait_s)
         return cls(settings, keeper, environ)

@@ -82,6 +82,15 @@ def outer_pid(pid: int) -> int:
     raise ProcessLookupError(errno.ESRCH, "it has no pid outside")
 
 
+def parent_of(pid: int) -> int:
+    """Where pids are the same here and outside; 0 for a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def other_children(known: set[int]) -> list[tuple[int, int]]:
     """(pid, session outside) of this process's children but those `known` by their pid outside; zombies too.
 

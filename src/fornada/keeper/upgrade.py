@@ -17,7 +17,7 @@ import socket
 import struct
 from typing import Protocol
 
-from fornada.keeper import supervise
+from fornada.keeper import namespaces, supervise
 from fornada.keeper.config import Config
 from fornada.keeper.loop import Loop, Timer
 from fornada.keeper.peer import Peer
@@ -38,6 +38,7 @@ LEAVE_SPARE_S = 2.0
 ORDER_S = 5.0
 """How long a connection to the socket may be silent."""
 ASKERS_MOST = 8
+GENERATIONS_MOST = 256
 ORDER_MOST = 65536
 _CREDENTIALS = struct.Struct("3i")
 
@@ -332,11 +333,23 @@ class Upgrades:
             sock, _ = self._listener.accept()
         except OSError:
             return
-        _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        if uid != os.geteuid() or len(self._askers) >= ASKERS_MOST:
+        pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        if uid != os.geteuid() or self._is_below(pid) or len(self._askers) >= ASKERS_MOST:
             sock.close()
             return
         self._askers.add(_Asker(self._loop, self, sock, self._askers))
+
+    def _is_below(self, pid: int) -> bool:
+        """Whether it is one of the processes that the keeper is there to confine, where they have our uid."""
+        if self._planes.config.nested:
+            return pid != 0  # 0 is who has no pid in our namespace
+        for _ in range(GENERATIONS_MOST):
+            if pid == os.getpid():
+                return True
+            if pid <= 1:
+                return False
+            pid = namespaces.parent_of(pid)
+        return True
 
 
 class _Asker:
