@@ -293,14 +293,14 @@ class Edge:
         self._auth = auth
         self._telemetry = telemetry
         self._body_bytes = body_bytes
-        self._loop = uvloop.new_event_loop()
+        self._loop = self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.server: Server
         self.address = ("127.0.0.1", 0)
 
     def start(self) -> "Edge":
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.address = listener.getsockname()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()
         self.server = Server(
             inference=self.inference,
             catalog=self.catalog,
@@ -312,8 +312,12 @@ class Edge:
             clock=SystemClock(),
         )
         self._thread.start()
-        self.do(self.server.start([listener]))
+        self.do(self.server.start([self.listener.dup()]))
         return self
+
+    def connections(self) -> int:
+        """How many are open."""
+        return self.server.open_connections
 
     def stop(self, grace_s: float = 0.0) -> None:
         self.do(self.server.stop(grace_s))
@@ -324,6 +328,7 @@ class Edge:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(bound(10))
         self._loop.close()
+        self.listener.close()
 
     def do(self, coroutine: Any) -> Any:
         """Runs a coroutine on the server's loop."""

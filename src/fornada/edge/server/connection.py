@@ -4,8 +4,7 @@
     answering    the pipeline's business
     ending       answer with `connection: close` ─► lingering (what still comes is thrown away) ─► closed
 
-Leaving: FIN, RST and half-close each mean that the caller doesn't wait any more, for every request of the connection. It is
-seen because reading goes on while requests run; only a caller that sends far ahead is not read for a while.
+Leaving: FIN, RST and half-close each mean that the caller waits for nothing any more. Reading goes on while requests run, to see it.
 """
 
 import asyncio
@@ -22,16 +21,13 @@ from fornada.edge.problems import problem
 from fornada.edge.server.asgi import ColdExchange
 from fornada.edge.server.bodies import DRAIN_BYTES, LINGER_BYTES, LINGER_S, too_large
 from fornada.edge.server.exchange import HotExchange
-from fornada.edge.server.head import facts_of, headers_too_large
+from fornada.edge.server.head import USUAL_URL, facts_of, headers_too_large
 from fornada.edge.server.lines import CLOSE, CONTINUE, header_lines, id_lines
 from fornada.edge.server.phase import Phase
 from fornada.edge.server.pipeline import Pipeline
 from fornada.edge.server.replay import with_ascii_target, without_upgrade
 from fornada.edge.server.shared import Shared
 from fornada.edge.targets import origin_form
-
-USUAL_URL = 1024
-"""Bytes of a request's target up to which its length is no matter."""
 
 Exchange = HotExchange | ColdExchange
 
@@ -238,6 +234,11 @@ class Connection(asyncio.Protocol):
         return self._pipeline.changes or (self._incoming is not None and self._incoming.changing)
 
     @property
+    def follows(self) -> bool:
+        """An operator's answer is under way, piece by piece."""
+        return self._pipeline.follows
+
+    @property
     def rests(self) -> bool:
         """Nothing of it is here but the socket itself."""
         return not (self.busy or self._phase or self._last) and self._transport is not None
@@ -260,7 +261,6 @@ class Connection(asyncio.Protocol):
         """Its socket, of which nothing stays here. Only while it `rests`. Raises OSError."""
         assert self._transport is not None
         descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
-        self._last = True
         self._transport.abort()
         return descriptor
 

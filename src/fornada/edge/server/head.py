@@ -6,6 +6,9 @@ from fornada.edge.headers import Facts, read_facts
 from fornada.edge.server.shared import Shared
 from fornada.edge.targets import authority_of
 
+USUAL_URL = 1024
+"""Bytes of a request's target up to which its length is no matter."""
+
 
 def facts_of(url: bytes, fields: list[tuple[bytes, bytes]], shared: Shared, *, version: str) -> Facts | FornadaError:
     """`version` is the protocol's, as in "1.1"."""

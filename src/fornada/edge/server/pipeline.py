@@ -104,6 +104,11 @@ class Pipeline:
         """Whether a request that waits or runs may change what the node is to be."""
         return any(turn.changing for turn in (*self.running, *self.parked))
 
+    @property
+    def follows(self) -> bool:
+        """What runs must be alone, and a part of its answer is told."""
+        return bool(self.running) and self.running[0].exclusive and self.running[0].under_way
+
     def take(self, turn: Turn) -> None:
         """A request is complete: starts it, or lets it wait."""
         if self.parked or not self._may_start(turn):

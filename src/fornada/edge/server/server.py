@@ -22,6 +22,8 @@ from fornada.telemetry import Telemetry
 TICK_S = 0.25
 DRAIN_LOOK_S = 0.02
 LEAVE_LOOK_S = 0.005
+FOLLOWED_S = 1.0
+"""What an answer of an operator's route that comes in pieces has to end, when another control plane has taken over."""
 BACKLOG = 1024
 BODY_BYTES = 1024**3
 """Bytes of bodies held at the same time where nobody says otherwise."""
@@ -117,6 +119,10 @@ class Server:
         """Whether an operator's request is under way that changes what the node is to be."""
         return self._shared is not None and any(connection.changes for connection in self._shared.connections)
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._shared.connections) if self._shared is not None else 0
+
     def withdraw(self) -> None:
         """Accepts nothing more; connections rest as soon as their requests are answered. `come_back` or `leave` follows."""
         if self._shared is None:
@@ -140,18 +146,29 @@ class Server:
 
     async def leave(self, give: Callable[[int], None], *, within_s: float) -> None:
         """After `withdraw`: gives each connection away once it rests, until there are none or the time is over. `give` takes a
-        descriptor, which is its own from there on."""
+        descriptor, which is its own from there on. Who follows logs or events is cut off: nothing new would come here."""
         shared = self._shared
         if shared is None:
             return
-        give_up = time.monotonic() + within_s
-        while shared.connections and time.monotonic() < give_up:
+        begun = time.monotonic()
+        while shared.connections and time.monotonic() < begun + within_s:
             for connection in tuple(shared.connections):
                 if connection.rests:
-                    give(connection.detach())
+                    self._give(connection, give)
+                elif connection.follows and time.monotonic() >= begun + FOLLOWED_S:
+                    connection.abort()
                 else:
                     connection.hold()
             await asyncio.sleep(LEAVE_LOOK_S)
+
+    def _give(self, connection: Connection, give: Callable[[int], None]) -> None:
+        try:
+            descriptor = connection.detach()
+        except OSError as error:  # no descriptor is left
+            self._observer.failed(where="hand over", request_id="", error=error)
+            connection.abort()
+        else:
+            give(descriptor)
 
     async def adopt(self, descriptor: int) -> None:
         """Serves a connection that another control plane gave away."""
