@@ -130,6 +130,7 @@ class FakeRunner:
         self._facts: dict[str, Any] = {}
         self._seq = 0
         self._booked: asyncio.Future[dict[str, Any]] | None = None
+        self.bookings_answered: list[int] = []
         self._held: dict[str, int] = {}
         self._socket = process.first_socket
         self._loop = asyncio.get_running_loop()
@@ -316,8 +317,9 @@ class FakeRunner:
             case Kind.STOP:
                 self._start(self._stop())
             case Kind.BOOKED:
-                assert self._booked is not None
-                self._booked.set_result(decode(payload))
+                self.bookings_answered.append(id)
+                if self._booked is not None and not self._booked.done():
+                    self._booked.set_result(decode(payload))
 
     # ---- work
 

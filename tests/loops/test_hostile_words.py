@@ -7,11 +7,13 @@ import pytest
 
 from fornada.core.errors import LoadFailed
 from fornada.core.names import ModelName
+from fornada.core.settings import FakeDeviceSettings
+from fornada.node.bookings import A_SECOND, A_TURN, WAITING_MOST
 from fornada_sdk.wire.framing import frame
-from fornada_sdk.wire.messages import Kind, with_head
+from fornada_sdk.wire.messages import Kind, encode, with_head
 from tests.loops.fake_runner import Behaviour
 from tests.loops.virtual import virtual
-from tests.loops.world import World
+from tests.loops.world import World, now
 
 HALVES = [b'"\\ud800"', b'"\xed\xa0\x80"']
 
@@ -80,3 +82,35 @@ def progress_of(world: World) -> str:
     progress = world.node.view(ModelName("@test/a")).progress
     assert progress is not None
     return progress["text"]
+
+
+def question(number: int, *, device: str = "cuda:0", count: int = 0) -> bytes:
+    return frame(Kind.BOOK, number, encode({"device": device, "bytes": count}))
+
+
+@virtual
+async def test_bookings_are_made_at_a_pace_and_all_that_may_wait_are_answered():
+    async with World(fakes=[FakeDeviceSettings(total="1GiB")]) as world:
+        world.put(resources={"device": "cuda:0", "device_memory": "64MiB"})
+        await world.answer(echo=1)
+        (runner,) = world.keeper.runners()
+        answered = runner.bookings_answered
+        began = now()
+        runner._socket.send(b"".join(question(number) for number in range(1, WAITING_MOST)))
+        await asyncio.sleep(0.005)
+        assert len(answered) <= A_TURN
+        await world.until(lambda: len(answered) == WAITING_MOST - 1, within_s=60.0)
+        assert answered == list(range(1, WAITING_MOST))
+        assert now() - began >= WAITING_MOST / A_SECOND * 0.9
+        assert world.state() == "ready"
+
+
+@virtual
+async def test_who_asks_for_memory_on_and_on_is_ended():
+    async with World(fakes=[FakeDeviceSettings(total="1GiB")]) as world:
+        world.put(resources={"device": "cuda:0", "device_memory": "64MiB"})
+        await world.answer(echo=1)
+        (runner,) = world.keeper.runners()
+        runner._socket.send(b"".join(question(number) for number in range(1, WAITING_MOST + A_TURN + 2)))
+        await world.until(lambda: world.state() != "ready")
+        assert f"more than {WAITING_MOST} bookings at a time" in world.node.view(ModelName("@test/a")).why

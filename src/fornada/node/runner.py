@@ -13,6 +13,7 @@ from fornada.core.lifecycle.events import Event, FailureKind, Faulted, Loaded, L
 from fornada.core.names import ModelName
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.core.specs import ServingSpec
+from fornada.node.bookings import BYTES_MOST, Booking, Bookings
 from fornada.node.link import Link
 from fornada.node.outbound import Gate, named_places
 from fornada.node.output import OutputReader
@@ -23,10 +24,8 @@ from fornada_sdk.wire.messages import WIRE_VERSION
 TEXT_LONGEST = 512
 CLOSED_S = 1.0
 """How long a process may live on after it closed its end of the wire."""
-RELEASE_DELAY_LONGEST_S = 600.0
 LOAD_LONGEST_S = 1e9
 REQUEST_LARGEST = (1 << 64) - 1
-BYTES_MOST = 1 << 62
 ORPHANS_TOLD_S = 1.0
 """How often at most the log is told of answers that nobody waits for; the metric counts each."""
 
@@ -88,6 +87,7 @@ class Runner:
             loop=site.loop,
         )
         self.output = self._read_output()
+        self._bookings = Bookings(self._book, faulted=self.faulted, loop=site.loop)
         self._gate = self._open_gate()
 
     # ---- what the instance orders
@@ -105,7 +105,7 @@ class Runner:
         self.over = True
         if self._hanging is not None:
             self._hanging.cancel()
-        for ends in (self._close_gate, self.link.last_words, self.output.close):
+        for ends in (self._close_gate, self.link.last_words, self._bookings.close, self.output.close):
             with self._site.faults.contained("last words", model=self._owner.model, instance=self.id):
                 ends()
         return status
@@ -125,6 +125,7 @@ class Runner:
         if self._hanging is not None:
             self._hanging.cancel()
         self._close_gate()
+        self._bookings.close()
         self.link.close()
         self.output.stop()
 
@@ -218,17 +219,15 @@ class Runner:
     def asked(self, number: int, booking: dict[str, Any]) -> None:
         if self._site.handover.replaced:
             return  # the successor was asked, too
-        device, count, delay_s = booking.get("device"), booking.get("bytes"), booking.get("release_delay_s", 0.0)
-        if not isinstance(device, str) or not isinstance(count, int) or not isinstance(delay_s, int | float):
-            raise ProtocolError("a BOOK without device and bytes")
-        if count > BYTES_MOST:
-            raise ProtocolError("a BOOK of more bytes than there can be")
-        if device != self.device:
-            refusal = f"the instance runs on {self.device}, not on {device}"
+        self._bookings.asked(number, booking)
+
+    def _book(self, booking: Booking) -> None:
+        if booking.device != self.device:
+            refusal = f"the instance runs on {self.device}, not on {booking.device}"
         else:
-            delay_s = float(min(delay_s, RELEASE_DELAY_LONGEST_S)) if delay_s > 0 else 0.0
-            refusal = self._site.devices.book(self.id, device, count, release_delay_s=delay_s, now=self._site.now())
-        self.link.booked(number, refusal=refusal)
+            count, delay_s = booking.bytes, booking.release_delay_s
+            refusal = self._site.devices.book(self.id, booking.device, count, release_delay_s=delay_s, now=self._site.now())
+        self.link.booked(booking.number, refusal=refusal)
         self._site.room.replan()
 
     def freed(self) -> None:
