@@ -125,6 +125,24 @@ async def test_an_old_version_serves_until_the_stable_one_is_ready_across_a_rest
             assert (await after.answer(echo=1))["load_count"] == 2
 
 
+@pytest.mark.parametrize("stable_runs", [True, False], ids=["stable runs", "stable doesn't run"])
+@virtual
+async def test_an_older_version_that_was_loaded_by_its_digest_stays_and_takes_nobody_s_place(stable_runs):
+    async with World() as world:
+        older = world.put()
+        newer = world.catalog.deploy("@test/a")
+        if stable_runs:
+            assert (await world.answer(echo=1))["echo"] == 1
+        pid = (await world.answer(version=older.digest, echo=1))["pid"]
+        async with await successor(world) as after:
+            await asyncio.sleep(20.0)
+            assert after.node.view(A).version == newer.digest
+            assert (await after.answer(version=older.digest, echo=1))["pid"] == pid
+            assert (await after.answer(echo=1))["pid"] != pid
+            await asyncio.sleep(20.0)
+            assert (await after.answer(version=older.digest, echo=1))["pid"] == pid
+
+
 @virtual
 async def test_a_load_that_failed_meanwhile_backs_off_under_the_successor_too():
     async with World() as world:

@@ -169,16 +169,9 @@ class Model:
         self.keep_alive()
 
     def adopted(self, version: Version) -> Instance:
-        """The instance that takes over a predecessor's process. One that served stays current until stable is ready.
-
-        Whichever is adopted first: stable may have been loading, and may turn out to be bad.
-        """
-        instance = self._instance(version)
-        stable, canary = self.entry.stable.digest, self.entry.canary
-        older = version.digest != stable and (canary is None or version.digest != canary.digest)
-        if older and (self.current.state in RESTING or self.current.version.digest == stable):
-            self.current = instance
-        return instance
+        """The instance that takes over a predecessor's process. Who serves is said by the entry, not by who is there: an older version
+        may have been loaded by its digest alone."""
+        return self._instance(version)
 
     def settle(self) -> None:
         """After every process has been adopted: stable takes over from an older one that serves, or goes on coming up beside it. Where
