@@ -174,6 +174,8 @@ async def test_no_memory_for_a_body(monkeypatch: pytest.MonkeyPatch):
             patch.setattr(os, "pwritev", full)
             await both.through(3, some(LONG, 3))
         assert both.link._arenas._placed == {}
+        assert both.far.arenas is not None
+        assert len(both.link._arenas._slots) == len(both.far.arenas._slots) == 0
         await both.through(4, some(LONG, 4))
 
 

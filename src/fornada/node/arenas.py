@@ -123,11 +123,10 @@ class Arenas:
         self.spoken = False
 
     def _offer(self, name: str, size: int) -> MemoryFile | None:
-        """Passes a new file on; None where the socket takes nothing now, or there can be none: asked again with the next long body."""
-        outbox = self._outbox
-        outbox.flush()
-        if outbox.frames or outbox.blocked:
-            return None
+        """Passes a new file on; None where the socket takes nothing now, or there can be none: asked again with the next long body.
+
+        It may overtake what waits to be sent: it belongs to no request.
+        """
         try:
             descriptor = _new_file(f"fornada-{name}", size)
         except OSError:
