@@ -364,6 +364,8 @@ class Keeper:
             self._planes.tell_all(Kind.EXITED, {child.key: child.name, **child.end.head()})
         if child.forgotten:
             self._drop(child)
+        if isinstance(child, ForkedChild):
+            self._sweep()  # no SIGCHLD of ours tells of its end
 
     def _drop(self, child: InstanceChild | BuildChild) -> None:
         if self._named.get(child.name) is child:
@@ -373,7 +375,8 @@ class Keeper:
     def _sweep(self) -> bool:
         """A process that left its instance's session and lost its parent belongs to nobody: it must hold nothing any longer."""
         known = {child.pid: child.outer for child in self._children.values()}
-        return children.end_strays(known, set() if self._phase is Phase.ENDING else set(known.values()))
+        forked = {child.outer for child in self._named.values() if isinstance(child, ForkedChild) and child.life is not Life.ENDED}
+        return children.end_strays(known, set() if self._phase is Phase.ENDING else set(known.values()) | forked)
 
     def _runner_lost(self, child: InstanceChild, broke_rules: bool, why: str) -> None:
         """No control plane can be given to it any more. It may be on its way to its end; else it is helped."""
