@@ -79,6 +79,7 @@ def test_the_runner_s_head_with_everything_is_read_by_the_node():
     asked.usage["input_tokens"] = 3
     response = Response(b"\x89PNG", type="image/png", headers={"X-Seed": "7"}, status=201)
     (message,) = ok_frames(asked, response, 0.25)
+    assert isinstance(message, bytes)
     _, _, _, _, payload = next(split(message))
     head, body = split_head(payload)
     golden, _ = split_head(payloads(BY_NAME["answer_bytes"])[0][1])

@@ -24,9 +24,12 @@ def why(node: Node, name: str = A) -> dict[str, Any]:
 def zygote(node: Node, name: str = A) -> dict[str, Any]:
     """The ready one of a running model's environment."""
     node.load(name)
-    return until(
-        lambda: (why(node, name)["zygote"] or {}).get("zygote") == "ready" and why(node, name)["zygote"], within_s=30, what="a zygote"
-    )
+
+    def ready() -> dict[str, Any]:
+        found: dict[str, Any] = why(node, name)["zygote"] or {}
+        return found if found.get("zygote") == "ready" else {}
+
+    return until(ready, within_s=30, what="a zygote")
 
 
 def start(node: Node, name: str) -> str:

@@ -36,9 +36,9 @@ class Control:
         self.over = asyncio.Event()
         self.reason = ""
         self.servers = []
-        self.story = []
+        self.story: list[str] = []
         self.given = []
-        self.tasks = []
+        self.tasks: list[asyncio.Future[None]] = []
         client.on_connection = lambda fd: self.tasks.append(asyncio.ensure_future(self.take(fd)))
         client.on_left = lambda: self.story.append("left")
 

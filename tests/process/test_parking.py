@@ -35,19 +35,26 @@ def busy_child(tree, name: str) -> int:
     return pid
 
 
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process that must be there."""
+    stat = read_stat(pid)
+    assert stat is not None
+    return stat.cpu_s
+
+
 def test_all_processes_of_a_parked_instance_take_no_time_and_go_on_with_the_first_word(start):
     tree = start()
     one, other = tree.spawn("one"), tree.spawn("other")
     below, left = busy_child(tree, "one"), int(tree.facts("one", do="child"))
     park(tree, "one")
     stopped(one, below, left)
-    before = read_stat(below).cpu_s
+    before = cpu_s(below)
     time.sleep(0.5)  # the time that it must not take
-    assert read_stat(below).cpu_s == before
+    assert cpu_s(below) == before
     assert tree.facts("other")["outer"] == other and state(other) != "T"
     tree.ask("signal", instance="one", number=signal.SIGCONT)
     assert tree.facts("one")["outer"] == one
-    until(lambda: read_stat(below).cpu_s > before, within_s=5, what="its child works again")
+    until(lambda: cpu_s(below) > before, within_s=5, what="its child works again")
     assert tree.lines() == []
 
 
