@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fornada.keeper.levels import Level
-from tests.bounds import count
+from tests.bounds import bound, count
 from tests.harness.elsewhere import NotPossible, installed, prefix
-from tests.harness.node import Node
+from tests.harness.node import Node, node_environ
 from tests.harness.processes import all_gone, kill, seen
 from tests.harness.throwaway import STRANGER
 from tests.harness.waiting import until
@@ -116,3 +117,29 @@ def test_a_model_is_deployed_answers_is_killed_and_leaves_nothing(directory: Pat
         node.destroy()
     node.nothing_left()
     assert not tops(node.data_dir)
+
+
+@pytest.mark.parametrize("user", [STRANGER, None], ids=["user", "root"])
+def test_another_installation_takes_over_from_one(directory: Path, python: Path, place: Path, user: int | None):
+    newer = place / "newer"
+    if not newer.exists():
+        init = next(installed(newer).parents[1].glob("lib/*/site-packages/fornada/__init__.py"))
+        init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
+    node = begun(directory, python, level=Level.NAMESPACES if user is not None else Level.FULL, user=user)
+    try:
+        node.deploy_probe(MODEL)
+        pid = node.load(MODEL)["instances"][0]["pid"]
+        command = [*prefix(newer / "bin/python", uid=user), "fornada", "serve", "--upgrade", "--data-dir", str(node.data_dir)]
+        strangers = [*prefix(newer / "bin/python", uid=STRANGER + 1), "fornada", "serve", "--upgrade", "--data-dir", str(node.data_dir)]
+        refused = subprocess.run(strangers, capture_output=True, text=True, timeout=bound(60), env=node_environ(), check=False)
+        assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1, refused.stderr
+        done = subprocess.run(command, capture_output=True, text=True, timeout=bound(60), env=node_environ(), check=False)
+        assert done.returncode == 0, done.stderr
+        assert node.record["version"].startswith("9.")
+        assert uid(node.control_pid) == (user or 0)
+        assert node.ask(MODEL, {"echo": 1})["pid"] == pid
+        node.unload(MODEL)
+        assert node.ask(MODEL, {"echo": 2})["echo"] == 2, "with the SDK of the new installation"
+        assert node.stop() == 0
+    finally:
+        node.destroy()

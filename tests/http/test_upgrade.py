@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -56,6 +57,8 @@ def is_gone(process: Process) -> bool:
 class Callers:
     """They ask again and again, and remember everything that wasn't the answer."""
 
+    LONG = "x" * 300_000
+
     def __init__(self, node: Node, model: str) -> None:
         self._node = node
         self._model = model
@@ -80,7 +83,7 @@ class Callers:
         return len(self.answers) > since + 100 or bool(self.trouble)
 
     def _run(self, number: int) -> None:
-        """Even ones keep their connection, odd ones open one for each request; every fourth asks for a stream."""
+        """Even ones keep their connection, odd ones open one for each request; of four one asks for a stream, one sends much."""
         count = 0
         while not self._over.is_set():
             try:
@@ -91,7 +94,7 @@ class Callers:
                         if number % 4 == 3:
                             self._stream(connection)
                         else:
-                            self._ask(connection, number * 1_000_000 + count)
+                            self._ask(connection, f"{number} {count} {self.LONG if number % 4 == 2 else ''}")
                         self.slowest_s[number] = max(self.slowest_s[number], time.monotonic() - began)
                         self.answers.append(number)
                         if number % 2:
@@ -100,7 +103,7 @@ class Callers:
                 self.trouble.append(f"caller {number}, request {count}: {type(error).__name__} {error}")
                 return
 
-    def _ask(self, connection: Any, echo: int) -> None:
+    def _ask(self, connection: Any, echo: str) -> None:
         connection.send_request("POST", run_path(self._model), json.dumps({"echo": echo}).encode())
         answer = connection.read_response()
         assert answer.status == 200, (answer.status, answer.body[:300])
@@ -172,6 +175,48 @@ def test_a_long_request_and_a_long_stream_end_where_they_began(new_node: StartNo
     until(lambda: not old.alive, within_s=5, what="the old one's end")
     assert node.model(model)["instances"][0]["pid"] == pid, "it was at work for the old one, and not idle"
     until(lambda: not alive(pid), within_s=10, what="idle since nobody uses it: the new one decides")
+    assert node.stop() == 0
+
+
+def test_a_stop_while_the_old_one_still_answers_lets_it_finish(new_node: StartNode, tmp_path: Path):
+    node = new_node(config=CONFIG).start()
+    model = "@test/long"
+    node.deploy_probe(model, serving={"concurrency": 2})
+    node.load(model)
+    with node.open_stream(model, {"steps": 50, "step_s": 0.1}) as stream:
+        head = stream.read_head()
+        assert upgrade(node, checkout(tmp_path, "9.1.0")).returncode == 0
+        tree = node.tree()
+        node.process.send_signal(signal.SIGTERM)
+        rest = stream.rest_of_events(head)
+        assert rest.complete and [event.data for event in rest.events][-1] == "[DONE]"
+    assert node.wait() == 0
+    assert not [process for process in tree if process.alive]
+
+
+def test_either_may_be_killed_while_both_are_there(new_node: StartNode, tmp_path: Path):
+    node = new_node(config=CONFIG).start()
+    model = "@test/long"
+    node.deploy_probe(model, serving={"concurrency": 2})
+    pid = node.load(model)["instances"][0]["pid"]
+    with node.open_stream(model, {"steps": 100, "step_s": 0.1}) as stream:
+        head = stream.read_head()
+        old = seen(node.control_pid)
+        assert upgrade(node, checkout(tmp_path, "9.1.0")).returncode == 0
+        new = node.control_pid
+        kill(new)
+        node.wait_next_control_plane(after_pid=new)
+        assert version(node) == "9.1.0" and old.alive
+        assert node.ask(model, {"echo": 1})["pid"] == pid
+        next(iter(stream.read_events()))
+        assert head.status == 200
+        kill(old.pid)
+        with pytest.raises((Closed, ConnectionResetError)):
+            list(stream.read_chunks())
+    assert node.ask(model, {"echo": 2})["pid"] == pid
+    assert upgrade(node, checkout(tmp_path, "9.2.0")).returncode == 0
+    assert version(node) == "9.2.0"
+    assert node.ask(model, {"echo": 3})["pid"] == pid
     assert node.stop() == 0
 
 

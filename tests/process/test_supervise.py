@@ -5,7 +5,20 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornada.keeper.supervise import FAILURES_MOST, UNUSABLE, GiveUp, Start, State, Supervision, died, overdue, patience_s, served, started
+from fornada.keeper.supervise import (
+    FAILURES_MOST,
+    UNUSABLE,
+    GiveUp,
+    Start,
+    State,
+    Supervision,
+    died,
+    overdue,
+    patience_s,
+    served,
+    started,
+    succeeded,
+)
 
 GRACE_S = 10.0
 NEW = Supervision(grace_s=GRACE_S)
@@ -29,6 +42,15 @@ def test_quick_deaths_wait_longer_and_a_steady_one_starts_afresh():
     assert waits == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     _, choice = died(served(started(present, now)), now + 60, 1, "exited with code 1")
     assert choice == Start(0.0)
+
+
+def test_a_successors_death_is_like_that_of_the_one_that_it_replaced():
+    first = served(started(NEW, now=0))
+    second = succeeded(first, now=100)
+    assert (second.state, second.epoch) == (State.SERVING, 2)
+    assert overdue(second, now=1000) is None, "the grace time is for a node that nobody serves"
+    waiting, choice = died(second, now=101, code=None, how="was killed by signal 9")
+    assert choice == Start(0.0) and started(waiting, now=101).epoch == 3
 
 
 def test_five_deaths_before_serving_end_the_node():

@@ -15,7 +15,7 @@ import pytest
 from fornada.core.errors import DiskFull
 from fornada.core.names import ModelName
 from fornada.store.schema import APPLICATION_ID, MIGRATIONS
-from fornada.store.sqlite import SqliteStore, StoreUnusable
+from fornada.store.sqlite import SqliteStore, StoreUnusable, foreign_schema
 from tests.bounds import bound, count
 from tests.unit.store.conformance import ONE, A, StoreConformance, put, version
 
@@ -204,6 +204,19 @@ def test_a_data_directory_may_be_moved(tmp_path):
     store = SqliteStore(tmp_path / "after" / "store.sqlite")
     assert store.entries()[0].stable.folder == str(tmp_path / "after/bundles" / ONE)
     store.close()
+
+
+def test_a_store_in_use_is_shared_with_a_release_of_the_same_schema_alone(path, open_sqlite):
+    store = open_sqlite()
+    put(store, version())
+    assert foreign_schema(path) == ""
+    assert "newer release" in foreign_schema(path, known=len(MIGRATIONS) - 1)
+    assert "stop the node" in foreign_schema(path, known=len(MIGRATIONS) + 1)
+    put(store, version(ModelName("@test/second")))
+    assert len(store.entries()) == 2, "looking changes nothing"
+    store.close()
+    path.write_bytes(b"no database" * 100)
+    assert "can't be read" in foreign_schema(path)
 
 
 def test_the_file_says_whose_it_is(path, open_sqlite):
