@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import bound, count
+from tests.harness.bundles import archive
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
-from tests.harness.processes import kill
+from tests.harness.processes import all_gone, kill
 from tests.harness.waiting import until
 from tests.harness.walls import Held, at_rest, tops
 
@@ -69,3 +70,44 @@ def test_load_and_unload_leave_nothing_whoever_dies_between(new_node: StartNode,
         node.ask(MODEL, {"echo": 1})
     assert node.stop() == 0
     assert not tops(node.data_dir)
+
+
+DAEMON = """
+import os
+import time
+import fornada_sdk
+
+class Model(fornada_sdk.Model):
+    def load(self, context):
+        pass
+
+    def run(self, inputs, context):
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(600)
+            os._exit(0)
+        os.waitpid(child, 0)
+        return {}
+"""
+
+
+@pytest.mark.parametrize("level", ["auto", "none"])
+@pytest.mark.parametrize("forked", [True, False], ids=["forked", "executed"])
+def test_a_process_that_a_model_left_behind_goes_with_it(new_node: StartNode, forked: bool, level: str):
+    config = f"[node]\ndrain_s = 5\nkill_s = 2\nspares = 0\nzygotes = {str(forked).lower()}\n"
+    node = new_node(config=config, flags=["--isolation", level]).start()
+    node.deploy(MODEL, archive({"model.toml": f'name = "{MODEL}"\n', "model.py": DAEMON}))
+    node.load(MODEL)
+    if forked:
+        until(lambda: node.metrics().total("fornada_zygotes", state="ready") == 1, within_s=10, what="a zygote")
+        node.unload(MODEL)
+    at_rest(node.data_dir, node.keeper_pid)
+    before = {process.pid for process in node.tree()}
+    node.run(MODEL, {})
+    left = [process for process in node.tree() if process.pid not in before | set(node.pids(MODEL))]
+    assert len(left) == 1, "the model's own process"
+    node.unload(MODEL)
+    all_gone(left, within_s=2, what="what it left behind")
+    assert node.stop() == 0

@@ -1,14 +1,18 @@
 """Open mode serves this machine only: a page that somebody visits, or a name that somebody rebinds, gets nothing."""
 
 import json
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from fornada.keeper.levels import Level
 from tests.bounds import bound
 from tests.harness.client import Response
 from tests.harness.fixtures import Probe, StartNode
 from tests.harness.node import FORNADA, Node, node_environ, run_path
+from tests.harness.walls import groups, lacking
 
 FOREIGN_HOSTS = [
     "evil.example",
@@ -137,6 +141,15 @@ def test_another_address_than_loopback_is_refused_at_start_in_one_line(tmp_path,
     assert len(lines) == 1 and host in lines[0] and "key" in lines[0], done.stderr
 
 
-def test_what_the_node_says_of_its_isolation_is_true(node: Node):
-    assert node.record["isolation"] == "none"
-    assert '"isolation":"none"' in json.dumps(node.fetch("GET", "/api/v1/nodes").json(), separators=(",", ":"))
+def test_what_the_node_says_of_its_isolation_is_true(node: Node, probe: Probe):
+    """Nothing was asked for, so it is the best that there is."""
+    level = next(level for level in (Level.FULL, Level.NAMESPACES, Level.LANDLOCK) if not lacking(level))
+    assert node.record["isolation"] == level
+    assert f'"isolation":"{level}"' in json.dumps(node.fetch("GET", "/api/v1/nodes").json(), separators=(",", ":"))
+    model = probe()
+    node.load(model)
+    (pid,) = node.pids(model)
+    assert "Seccomp:\t2\n" in Path(f"/proc/{pid}/status").read_text()
+    ours, its = (os.readlink(f"/proc/{whose}/ns/mnt") for whose in ("self", pid))
+    assert (ours == its) == (level is Level.LANDLOCK)
+    assert bool(groups(node.data_dir)) == (level is Level.FULL)
