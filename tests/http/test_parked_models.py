@@ -4,6 +4,7 @@ import os
 import signal
 import statistics
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from tests.bounds import bound, count
 from tests.harness.fixtures import StartNode
 from tests.harness.node import DEFAULT_CONFIG, Node
 from tests.harness.processes import Process, all_gone, descendants, read_stat
-from tests.harness.waiting import until
+from tests.harness.waiting import Background, until
+from tests.http.test_upgrade import checkout, upgrade
 
 PARK_S = 0.3
 HANG_S = 5.0
@@ -131,3 +133,26 @@ def test_parked_models_are_gone_with_the_keeper(parking: Node):
     tree = parking.tree()
     os.kill(parking.keeper_pid, signal.SIGKILL)
     all_gone(tree, within_s=1, what="processes of a killed keeper")
+
+
+def test_an_upgrade_finds_parked_models_and_stops_nothing_that_its_predecessor_works_on(parking: Node, tmp_path: Path):
+    for name in ("@local/parked", "@local/works"):
+        parking.deploy_probe(name)
+        parking.ask(name, {"echo": 1})
+    wait_parked(parking, "@local/parked")
+    pids = {name: parking.pids(name) for name in ("@local/parked", "@local/works")}
+    old = parking.control_pid
+    with Background() as background:
+        stream = background.start(lambda: parking.stream("@local/works", {"steps": 16, "step_s": PARK_S}))
+        until(lambda: parking.model("@local/works")["instances"][0]["in_flight"], within_s=5, what="the stream is under way")
+        done = upgrade(parking, checkout(tmp_path, "7.0.0"))
+        assert done.returncode == 0, done.stderr
+        parking.wait_next_control_plane(after_pid=old)
+        assert parking.ask("@local/parked", {"echo": 2}, timeout_s=HANG_S)["pid"] == pids["@local/parked"][0]
+        assert not stream.done(), "it was over before anything could be stopped: this proves nothing"
+        events = stream.result(bound(20))
+    assert len(events.items) == 16 and events.done
+    for name in pids:
+        wait_parked(parking, name)
+        assert parking.pids(name) == pids[name]
+        assert parking.ask(name, {"echo": 3}, timeout_s=HANG_S)["echo"] == 3
