@@ -6,6 +6,7 @@ instance and a parked spare keep for themselves.
 """
 
 import json
+import os
 import shutil
 import statistics
 import time
@@ -44,6 +45,8 @@ class ColdStart:
     median_s: float
     best_s: float
     worst_s: float
+    cpu_s: float
+    """Of all of the node's processes for one start, its answer and its end: what other work on the machine doesn't lengthen."""
     idle_bytes: int
     """Private memory of the instance, having answered once."""
     spare_bytes: int
@@ -64,8 +67,9 @@ def report(rows: list[ColdStart]) -> list[str]:
     lines = []
     for row in rows:
         spare = f", a spare {row.spare_bytes / 1e6:.1f} MB" if row.spare_bytes else ""
+        span = f"{row.best_s * 1e3:.1f} to {row.worst_s * 1e3:.1f}"
         lines.append(
-            f"{ROW} {row.stack} {row.way}: {row.median_s * 1e3:.1f} ms ({row.best_s * 1e3:.1f} to {row.worst_s * 1e3:.1f}), "
+            f"{ROW} {row.stack} {row.way}: {row.median_s * 1e3:.1f} ms ({span}), CPU {row.cpu_s * 1e3:.1f} ms, "
             f"idle {row.idle_bytes / 1e6:.1f} MB of its own{spare}"
         )
     return lines
@@ -85,13 +89,18 @@ def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdSt
         clients.ask(target)
         _wait_for(server, way)
         took = []
+        cpu_before = _cpu_s(server.pids(ROW))
         for _ in range(starts):
             server.unload(ROW)
             time.sleep(SETTLE_S)
             began = time.perf_counter()
             clients.ask(target)
             took.append(time.perf_counter() - began)
-        came_about = [event["start"] for event in server.events("instance.spawned")][-starts:]
+        server.unload(ROW)
+        time.sleep(SETTLE_S)
+        cpu_s = (_cpu_s(server.pids(ROW)) - cpu_before) / starts
+        clients.ask(target)
+        came_about = [event["start"] for event in server.events("instance.spawned")][-starts - 1 : -1]
         if came_about.count(way) < starts * 0.8:
             raise RuntimeError(f"{stack}: the processes weren't to be started by {came_about} but by {way}")
         took = [seconds for seconds, start in zip(took, came_about, strict=True) if start == way]
@@ -105,6 +114,7 @@ def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdSt
             median_s=statistics.median(took),
             best_s=min(took),
             worst_s=max(took),
+            cpu_s=cpu_s,
             idle_bytes=_private_bytes(pid),
             spare_bytes=max(spares, default=0),
         )
@@ -145,16 +155,27 @@ def _folder(place: Path, stack: str) -> tuple[Path, bytes]:
 
 
 def _named(name: str, roots: list[int]) -> list[int]:
-    """Processes below the roots that call themselves so."""
+    """Processes of the trees that call themselves so."""
+    return [pid for pid in _trees(roots) if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+
+
+def _cpu_s(roots: list[int]) -> float:
+    """Of the trees' processes, and of all that have ended in them."""
+    ticks = 0
+    for pid in _trees(roots):
+        ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _trees(roots: list[int]) -> list[int]:
     found, waiting = [], list(roots)
     while waiting:
         pid = waiting.pop()
         try:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-                found.append(pid)
         except FileNotFoundError:
             continue
+        found.append(pid)
         waiting += map(int, children)
     return found
 
