@@ -14,7 +14,7 @@ OLDEST = (5, 9)
 MEANS = {
     Level.FULL: "models see neither the machine nor one another, and have bounds of memory, CPU and processes",
     Level.NAMESPACES: "models see neither the machine nor one another; their memory is watched, not bounded by the kernel",
-    Level.LANDLOCK: "models see the machine's processes, and reach no files but their own and no network",
+    Level.LANDLOCK: "models see the machine's processes, and reach no files but their own and no network; each start imports all its packages",
 }
 GROUPS = (
     ("user namespaces", (Feature.USER_NAMESPACE,)),
