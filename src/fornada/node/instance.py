@@ -440,6 +440,8 @@ class Instance:
         blameless = bool(runner.host) and crashed and not runner.is_suspect()
         self.host_crashes += bool(runner.host) and crashed and not blameless
         used: dict[str, Any] = {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}
+        if status.over_memory:
+            used["over_memory"] = True
         if runner.output.dropped:
             used["lines_dropped"] = runner.output.dropped
         self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **used)

@@ -273,7 +273,7 @@ def _is_duration(value: object) -> bool:
 
 def describe_end(status: ExitStatus, *, last_line: str) -> str:
     """How a process ended, for people."""
-    if status.over_memory:
+    if status.over_memory and status.code != 0:  # what it had started may have been ended for it alone
         how = "ended because it used more memory than it may: raise [resources] memory in model.toml"
     elif status.signal is not None:
         try:
