@@ -11,6 +11,8 @@ from tests.security.pairs import PAIRS
 
 pytestmark = pytest.mark.timeout(300)
 
+USUAL = ("memory", "processes", "disk", "output")
+"""In every run of the tests; one takes half a minute."""
 TOLD = {(502, 3101), (500, 3103), (503, 3102)}
 """The runner died; model code raised; it died too often, and is given a rest."""
 
@@ -34,21 +36,21 @@ def suffers_alone(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ATTACKS)
+@pytest.mark.parametrize("which", [which if which in USUAL else pytest.param(which, marks=pytest.mark.long) for which in ATTACKS])
 @pytest.mark.parametrize(("level", "user"), PAIRS)
 def test_a_model_that_takes_what_all_share_harms_itself_alone(level: str, user: str, which: str):
     suffers_alone(measured(level, user, which))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "which", ["output", pytest.param("short lines", marks=pytest.mark.long), pytest.param("one line", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("which", ["output", "short lines", "one line"])
 def test_a_flood_of_output_is_held_back_without_isolation_too(which: str):
     suffers_alone(measured("none", "user", which))
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_measure_feels_a_model_that_takes_the_processors():
     """Without isolation nothing holds it: a measure that doesn't see this sees nothing."""
     found = measured("none", "user", SPIN)
