@@ -14,7 +14,7 @@ import pytest
 
 from fornada.keeper.cgroups import files
 from fornada.keeper.cgroups.v2 import GroupV2
-from fornada.keeper.loop import Timer
+from fornada.keeper.loop import Loop, Timer
 from fornada.keeper.parking import Parking
 from fornada.keeper.records import InstanceChild, Life
 from tests.harness.waiting import until
@@ -25,8 +25,11 @@ pytestmark = pytest.mark.skipif(TOP is None or os.geteuid() != 0, reason="no cgr
 SPIN = "os.fork()\nwhile True: pass"
 
 
-class Later:
+class Later(Loop):
     """The keeper's loop, which nothing here waits for."""
+
+    def __init__(self) -> None:
+        """Watches nothing."""
 
     def later(self, delay_s: float, call: Any) -> Timer:
         return Timer(call)
