@@ -1,5 +1,6 @@
 """A real node: `fornada serve` in a directory of its own, on a free port, ended with proof that nothing is left of it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from tests.harness.client import Address, Closed, Connection, Events, Response
 from tests.harness.metrics import Metrics
 from tests.harness.processes import Process, alive, all_gone, descendants, marked
 from tests.harness.waiting import until
+from tests.harness.walls import remove_groups
 
 FORNADA = Path(sys.executable).parent / "fornada"
 DEFAULT_CONFIG = "[node]\ndrain_s = 5\nkill_s = 2\n"
@@ -147,9 +149,13 @@ class Node:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        for process in [*tree, *marked(str(self.data_dir))]:
-            if process.alive:
+        left = [process for process in [*tree, *marked(str(self.data_dir))] if process.alive]
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            all_gone(left, within_s=3, what="what was left of the node")
+        remove_groups(self.data_dir)
         if self in Node.live:
             Node.live.remove(self)
 

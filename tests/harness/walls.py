@@ -1,5 +1,6 @@
 """What the kernel and the node's folders hold for a node's walls: what must be the same before and after, and nothing at the end."""
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -68,6 +69,16 @@ def tops(data_dir: Path) -> list[Path]:
     """The node's own folders among the cgroups."""
     name = node_name(data_dir)
     return [Path(folder) / name for folder, below, _ in os.walk(CGROUPS) if name in below]
+
+
+def remove_groups(data_dir: Path) -> None:
+    """For a node that was killed and gets no next start, which would do it: tests leave nothing on the machine. Nothing of it may live."""
+    if not data_dir.is_dir():
+        return
+    for top in tops(data_dir):
+        for folder, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
 
 
 def uid(pid: int) -> int:

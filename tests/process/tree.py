@@ -14,6 +14,7 @@ from typing import Any
 from tests.bounds import bound
 from tests.harness.processes import Process, all_gone, descendants, marked, seen
 from tests.harness.waiting import until
+from tests.harness.walls import remove_groups
 
 HERE = Path(__file__).parent
 FAKE_CONTROL = [sys.executable, "-I", str(HERE / "fake_control.py")]
@@ -162,3 +163,4 @@ class Tree:
             if process.alive:
                 os.kill(process.pid, signal.SIGKILL)
         all_gone(list(self._known.values()), within_s=5, what="the tree after its end")
+        remove_groups(self.data)
