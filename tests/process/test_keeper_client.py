@@ -44,7 +44,9 @@ class FakeKeeper:
 
     async def connect(self, **welcome) -> KeeperClient:
         self.send(Kind.WELCOME, **{**WELCOME, **welcome})
-        return await keeper_client.connect(self.theirs)
+        client = await keeper_client.connect(self.theirs)
+        assert (await self.heard()).kind == Kind.PRESENT
+        return client
 
 
 @pytest.fixture
