@@ -65,7 +65,7 @@ def serve(settings: Settings, *, control: Sequence[str] = (), nested: bool = Tru
     os.umask(0o077)
     folder = Path(settings.data_dir).absolute()
     try:
-        with data_directory.locked(folder) as lock, _walls(settings.isolation, folder, nested=nested) as walls, _Bell() as bell:
+        with _Bell() as bell, data_directory.locked(folder) as lock, _walls(settings.isolation, folder, nested=nested) as walls:
             with contextlib.ExitStack() as stack:
                 listeners = [stack.enter_context(listener) for listener in _listen(settings.host, settings.port)]
                 given = msgspec.json.encode(msgspec.structs.replace(settings, data_dir=str(folder)))

@@ -22,6 +22,7 @@ from fornada.node.disk_use import remove
 from fornada.node.hosts import Alone, Seat, Sharing
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
+from fornada.node.keeper_client import KeeperLost
 from fornada.node.launch import Place, instance_id, launch
 from fornada.node.parking import Parking, rest_after_s
 from fornada.node.refusals import refusal
@@ -388,6 +389,8 @@ class Instance:
             self._done(e.SpawnFailed(site.now(), str(error)))
             await self._remove_scratch(id, site.hosts.left(id, well=False))
             return
+        except KeeperLost:
+            raise  # this control plane is at its end: what it says of the model now would be taken for the model's fault
         except BaseException as error:
             site.zygotes.ended(id)
             site.hosts.left(id, well=False)

@@ -21,7 +21,7 @@ from fornada.telemetry.times import rfc3339
 
 MARK = b"\x1e{"
 PAUSE_S = 0.005
-CHUNK, LINES_A_TURN, READS_A_TURN = 65536, 500, 8
+CHUNK, LINES_A_TURN, READS_A_TURN = 65536, 512, 8
 """What is read, stored, and asked for within PAUSE_S: of all who print without end together."""
 CHUNK_LEAST, LINES_LEAST = 4096, 20
 """What each of them has whatever the others do."""

@@ -14,7 +14,7 @@ import msgspec
 from fornada.core.ports import Provisioned
 
 FOLDER_MODE, FILE_MODE = 0o755, 0o444
-FILES_MOST = 500
+FILES_MOST = 512
 """Of one model's folder: laying out more would hold up the loop."""
 
 

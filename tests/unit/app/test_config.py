@@ -78,7 +78,6 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) ->
         ({"port": "http"}, "is no number"),
         ({"port": 70000}, "65535"),
         ({"data_dir": "~nobody-of-that-name/x"}, "no home directory"),
-        ({"isolation": "full"}, "unconfined"),
         ({"isolation": "total"}, "no such level"),
         ({"config_missing": 1}, "config_missing"),
     ],

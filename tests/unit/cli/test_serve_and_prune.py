@@ -20,7 +20,6 @@ from tests.unit.cli.fake_node import FakeNode, error, say
     [
         (["--port", "70000"], "--port"),
         (["--isolation", "chroot"], "--isolation"),
-        (["--isolation", "full"], "--isolation full can't be had in this release"),
         (["--host", "0.0.0.0"], "--host 0.0.0.0 is refused"),
         (["--config", "nowhere.toml"], "nowhere.toml: No such file or directory"),
         (["--config", "wrong.toml"], "[node] unknown key 'max_residents'; did you mean 'max_resident'?"),

@@ -10,6 +10,7 @@ from fornada.core.names import AccountId, ModelName, VersionDigest
 from fornada.core.policy.packing import Bound
 from fornada.core.ports import Provisioned, Version
 from fornada.core.specs import spec_from_table
+from fornada.node import shelf
 from fornada.node.hosts import Alone, Hosts, Seat, Sharing
 
 MIB = 1024**2
@@ -97,10 +98,10 @@ def test_what_a_member_reads_is_linked_beside_its_host_s_other_members(hosts: Ho
     assert linked.name == "weights.onnx" and linked.stat().st_ino == weights.stat().st_ino
     assert all(Path(path).is_relative_to(Path(found.shelf, "a")) for path in (there.folder, linked))
     assert not Path(found.shelf).is_relative_to(found.scratch), "what a member may write to holds nobody's weights"
-    for number in range(501):
+    for number in range(shelf.FILES_MOST + 1):
         (folder / str(number)).touch()
     alone = hosts.find("b", version(), Provisioned("/p", "/e", str(folder), {}, "/s"), USE)
-    assert isinstance(alone, Alone) and "500 files" in alone.because
+    assert isinstance(alone, Alone) and f"{shelf.FILES_MOST} files" in alone.because
 
 
 def test_a_model_that_fits_no_process_has_its_own(hosts: Hosts):

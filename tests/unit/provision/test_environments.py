@@ -118,7 +118,7 @@ async def test_builds_at_the_same_time_make_one_environment(provisioner, version
     keeper.asked.clear()
     built = await asyncio.gather(*(provisioner.environment(version_of(lock=lock, name=f"@test/m{i}"), steps) for i in range(20)))
     assert len(set(built)) == 1
-    assert keeper.kinds() == ["environment", "environment"]  # uv venv, uv pip sync
+    assert keeper.kinds() == ["environment", "environment", "bytecode"]  # uv venv, uv pip sync, compileall
     assert {step.phase for step in steps} == {"building"}
 
 

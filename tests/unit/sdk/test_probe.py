@@ -250,9 +250,9 @@ def test_what_it_does_not_know_is_refused_in_one_line(tmp_path: Path, arguments:
 
 def test_odd_values_survive_toml(tmp_path: Path):
     settings = {"load_s": 1.5e-7, "stop_s": 0}
-    folder = write_probe(tmp_path / "a", name='@test/quo"te', settings=settings)
+    folder = write_probe(tmp_path / "a", name="@test/one two", settings=settings)
     table = tomllib.loads((folder / "model.toml").read_text())
-    assert table["name"] == '@test/quo"te' and table["settings"] == settings
+    assert table["name"] == "@test/one two" and table["settings"] == settings
     with pytest.raises(Refused):
         write_probe(tmp_path / "b", settings={"load_s": object()})
 

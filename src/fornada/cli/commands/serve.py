@@ -52,15 +52,21 @@ def serve(
       /opt/fornada-0.2/bin/fornada serve --upgrade --data-dir /srv/models --config fornada.toml
     """
     from fornada.app.config import ConfigError, environment, load
-    from fornada.app.serve import serve as run_node
-    from fornada.app.upgrade import upgrade as upgrade_node
 
     flags = {"host": host, "port": port, "data_dir": data_dir, "isolation": isolation, "ready_example": ready_example or None}
     try:
         settings = load(config, flags, environment())
     except ConfigError as error:
         raise Misconfigured(str(error)) from None
-    click.get_current_context().exit(upgrade_node(settings) if upgrade else run_node(settings))
+    if upgrade:
+        from fornada.app.upgrade import upgrade as upgrade_node
+
+        code = upgrade_node(settings)
+    else:
+        from fornada.app.serve import serve as run_node
+
+        code = run_node(settings)
+    click.get_current_context().exit(code)
 
 
 class Misconfigured(CommandFailed):
