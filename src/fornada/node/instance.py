@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol, assert_never
 
-from fornada.core.errors import Busy, Conflict, DeadlinePassed, FornadaError, RunnerDied, Unavailable
+from fornada.core.errors import Busy, Conflict, DeadlinePassed, FornadaError, Unavailable
 from fornada.core.lifecycle import events as e
 from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, outside, step
 from fornada.core.names import Instant, ModelName
@@ -19,17 +19,18 @@ from fornada.core.policy.placement import Phase
 from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Version
 from fornada.node.adoption import end_stranger
 from fornada.node.disk_use import remove
-from fornada.node.hosts import Alone, Seat, Sharing
+from fornada.node.hosts import Sharing
 from fornada.node.idleness import IdleWatch
 from fornada.node.intake import Intake
 from fornada.node.keeper_client import KeeperLost
-from fornada.node.launch import Place, instance_id, launch
-from fornada.node.parking import Parking, rest_after_s
-from fornada.node.refusals import refusal
+from fornada.node.launch import Place, instance_id
+from fornada.node.parking import Parking
+from fornada.node.refusals import CUT_RETRY_S, cut_off, refusal
 from fornada.node.runner import Runner, describe_end
 from fornada.node.site import Site
+from fornada.node.start import Obtained, start
+from fornada.node.waiters import Waiters
 
-CUT_RETRY_S = 1.0
 BUSY_RETRY_S = 5.0
 
 
@@ -101,7 +102,7 @@ class Instance:
             due=lambda: self.evicted("idle"),
             loop=site.loop,
         )
-        self._waiters: set[asyncio.Future[e.Outcome]] = set()
+        self._waiters = Waiters(site.loop)
 
     # ---- what others ask of it
 
@@ -192,15 +193,10 @@ class Instance:
 
     async def outcome(self, deadline: Instant) -> e.Outcome:
         """The next announcement. Raises DeadlinePassed."""
-        waiter: asyncio.Future[e.Outcome] = self._site.loop.create_future()
-        self._waiters.add(waiter)
         try:
-            async with asyncio.timeout(max(0.0, deadline - self._site.now())):
-                return await waiter
+            return await self._waiters.next(deadline - self._site.now())
         except TimeoutError:
             raise DeadlinePassed(f"the deadline passed: {self.describe()}") from None
-        finally:
-            self._waiters.discard(waiter)
 
     async def loaded(self, deadline: Instant) -> None:
         """Returns when it is ready. Raises what prevents it, Conflict where somebody else wants it gone, or DeadlinePassed."""
@@ -225,9 +221,7 @@ class Instance:
             return
         error = Busy(f"{self.describe()} for {bound_s:g} s", retry_after_s=BUSY_RETRY_S)
         self.intake.refuse_older(Instant(now - bound_s), error)
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
+        self._waiters.refuse(error)
 
     # ---- the life
 
@@ -299,7 +293,8 @@ class Instance:
                 self.parking.end()
                 self.emptied()
             case e.CutOff():
-                self._cut_off(command.cause)
+                if self.runner is not None:  # else nobody can be waiting for it
+                    self.runner.link.cut_off(cut_off(self.model, command.cause, self.life.ending.reason or self._died_of))
             case e.Ask():
                 self._process.link.stop(command.grace_s)
             case e.Terminate():
@@ -363,27 +358,10 @@ class Instance:
         """Ends in Spawned or SpawnFailed, whatever happens: the life would wait for ever otherwise."""
         site = self._site
         id, device = instance_id(self.model, site.new_suffix()), self._device
-        scratch = site.scratch / id
         try:
-            place = Place(id, str(scratch), device, site.devices.kind(device), *self._home.starting())
-            provisioned = site.provision.provisioned(self.version, self._environment, self._artifacts)
+            place = Place(id, str(site.scratch / id), device, site.devices.kind(device), *self._home.starting())
             use = Sharing(device=device, crashes=self.host_crashes, peak_bytes=self.peak_bytes)
-            seat = site.hosts.find(id, self.version, provisioned, use)
-            self.alone_because = seat.because if isinstance(seat, Alone) else ""
-            zygote = site.zygotes.start(id, self.version, provisioned) if isinstance(seat, Alone) else ""
-            provisioned = seat.provisioned if isinstance(seat, Seat) else provisioned
-            scratch.mkdir(parents=True, mode=0o700)
-            ordered = launch(
-                self.version,
-                provisioned,
-                place,
-                seat=seat,
-                zygote=zygote,
-                inherited=site.inherited,
-                release=site.release,
-                rest_after_s=rest_after_s(self.version.spec.serving, site.settings.park_after_s),
-            )
-            process = await site.keeper.spawn(ordered)
+            process, self.alone_because = await start(site, self.version, place, Obtained(self._environment, self._artifacts), use)
         except (SpawnRefused, FornadaError, OSError) as error:
             site.zygotes.ended(id)
             self._done(e.SpawnFailed(site.now(), str(error)))
@@ -442,38 +420,17 @@ class Instance:
         emptied = self._site.hosts.left(runner.id, well=not crashed)
         blameless = bool(runner.host) and crashed and not runner.is_suspect()
         self.host_crashes += bool(runner.host) and crashed and not blameless
-        used: dict[str, Any] = {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}
-        if status.over_memory:
-            used["over_memory"] = True
-        if runner.output.dropped:
-            used["lines_dropped"] = runner.output.dropped
-        self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **used)
+        self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **runner.used(status))
         return blameless, emptied
 
     async def _remove_scratch(self, *names: str) -> None:
         for name in filter(None, names):
             await asyncio.to_thread(remove, self._site.scratch / name)
 
-    def _cut_off(self, cause: e.Cut) -> None:
-        match cause:
-            case _ if self.runner is None:
-                pass  # nobody can be waiting for it
-            case e.Cut.STOPPED:
-                text = f"{self.model} was stopped before the request was done"
-                self._process.link.cut_off(Unavailable(text, retry_after_s=CUT_RETRY_S))
-            case e.Cut.DIED:
-                reason = self.life.ending.reason or self._died_of
-                self._process.link.cut_off(RunnerDied(f"the runner of {self.model} ended under the request: {reason}"))
-            case _:
-                assert_never(cause)
-
     # ---- announcements
 
     def _announce(self, outcome: e.Outcome) -> None:
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(outcome)
+        self._waiters.tell(outcome)
         life = self.life
         if outcome is e.Outcome.READY:
             self._trouble = None

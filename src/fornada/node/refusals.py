@@ -1,11 +1,13 @@
-"""What callers are told of an instance that failed and backs off."""
+"""What callers are told of an instance that failed and backs off, or that ends under their requests."""
 
 from typing import assert_never
 
-from fornada.core.errors import DiskFull, FornadaError, InternalFault, LoadFailed, NeverFits, OutOfDeviceMemory
-from fornada.core.lifecycle.events import FailureKind
+from fornada.core.errors import DiskFull, FornadaError, InternalFault, LoadFailed, NeverFits, OutOfDeviceMemory, RunnerDied, Unavailable
+from fornada.core.lifecycle.events import Cut, FailureKind
 from fornada.core.lifecycle.model import NEVER, ModelLife, State
 from fornada.core.names import Instant, ModelName
+
+CUT_RETRY_S = 1.0
 
 
 def refusal(model: ModelName, life: ModelLife, now: Instant, *, trouble: FornadaError | None, last_line: str) -> FornadaError | None:
@@ -34,3 +36,14 @@ def refusal(model: ModelName, life: ModelLife, now: Instant, *, trouble: Fornada
     if last_line and last_line not in text:
         text = f"{text}; last line on stderr: {last_line}"
     return LoadFailed(text, retry_after_s=retry_after_s)
+
+
+def cut_off(model: ModelName, cause: Cut, reason: str) -> FornadaError:
+    """`reason` is how the process ended, where it did."""
+    match cause:
+        case Cut.STOPPED:
+            return Unavailable(f"{model} was stopped before the request was done", retry_after_s=CUT_RETRY_S)
+        case Cut.DIED:
+            return RunnerDied(f"the runner of {model} ended under the request: {reason}")
+        case _:
+            assert_never(cause)

@@ -110,6 +110,15 @@ class Runner:
                 ends()
         return status
 
+    def used(self, status: ExitStatus) -> dict[str, Any]:
+        """For the log: what it took, and what it was too much of."""
+        taken: dict[str, Any] = {"max_rss_bytes": status.max_rss_bytes, "cpu_s": round(status.cpu_s, 3)}
+        if status.over_memory:
+            taken["over_memory"] = True
+        if self.output.dropped:
+            taken["lines_dropped"] = self.output.dropped
+        return taken
+
     def close(self) -> None:
         """After `ended`, when no caller waits any more."""
         self._close_gate()
