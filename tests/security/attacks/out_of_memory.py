@@ -18,13 +18,16 @@ ANSWERING, LOADING = "@attack/answering", "@attack/loading"
 TOML = '[resources]\ndevice = "cpu"\nmemory = "96MiB"\n'
 TAKES = """
 import mmap
+import time
 
 def take():
     held = []
     for _ in range(20):
         held.append(mmap.mmap(-1, 16 << 20))
         held[-1].write(b"x" * (16 << 20))
+    time.sleep(10)
 """
+"""Where no cgroup bounds it, somebody looks now and then: what is back before that was never too much."""
 ANSWERS = TAKES + "def handle_request(request, context):\n    take() if request.body.json['take'] else None\n    return 'well'\n"
 LOADS = TAKES + "take()\n\ndef handle_request(request, context):\n    return 'well'\n"
 
