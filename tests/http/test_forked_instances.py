@@ -91,8 +91,10 @@ def test_a_killed_zygote_costs_its_instances_and_nothing_else(forking: Node):
     assert reload(forking, A) == "fork"
     os.kill(facts["pid"], signal.SIGKILL)
     assert until(lambda: forking.run(A, {"echo": 1}).status == 200, within_s=20, what="an answer")
-    assert start(forking, A) == "exec"
+    # It is executed, or forked from the next zygote, which a quick machine has by then.
+    assert start(forking, A) in ("exec", "fork")
     assert forking.ask(A, {"echo": 4})["echo"] == 4
+    until(lambda: zygote(forking)["pid"] != facts["pid"], within_s=20, what="another zygote")
 
 
 def test_instances_and_zygote_outlive_the_control_plane(forking: Node):

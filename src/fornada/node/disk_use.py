@@ -8,6 +8,7 @@ import contextlib
 import os
 import stat
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ LONGEST_S = 2.0
 _BLOCK = 512
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GONE = " (deleted)"
+TRIES = 20
+"""Of removing one folder."""
 
 
 @dataclass(slots=True)
@@ -139,7 +142,10 @@ def _entries(folder: str | Path) -> list[str]:
 
 
 def remove(folder: Path) -> None:
-    """All of it, as far as that is possible, however deep and closed its folders are. For a folder that nobody writes to any more."""
+    """All of it, as far as that is possible, however deep and closed its folders are. For a folder that nobody writes to any more.
+
+    Others may be removing parts of it meanwhile.
+    """
     with contextlib.suppress(OSError):
         os.chmod(folder, stat.S_IRWXU)
         top = os.open(folder, _FOLDER)
@@ -153,8 +159,8 @@ def remove(folder: Path) -> None:
 def _empty(top: int) -> None:
     """Level after level, folders are brought up to the top before they are emptied: no path and no stack becomes as deep as they lie."""
     prefix, number = os.urandom(8).hex(), 0
-    stuck: set[str] = set()
-    while folders := set(_without_files(top)) - stuck:
+    tries: Counter[str] = Counter()
+    while folders := {name for name in _without_files(top) if tries[name] < TRIES}:
         for name in folders:
             try:
                 os.chmod(name, stat.S_IRWXU, dir_fd=top)
@@ -167,8 +173,8 @@ def _empty(top: int) -> None:
                 finally:
                     os.close(folder)
                 os.rmdir(name, dir_fd=top)
-            except OSError:
-                stuck.add(name)
+            except OSError:  # closed for good, or somebody else is removing a part of it at the same time
+                tries[name] += 1
 
 
 def _without_files(folder: int) -> list[str]:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,15 @@ def test_files_that_are_open_and_have_no_name_are_found(tmp_path):
         assert held_without_name(tmp_path) == {"a": MIB}
         os.close(again)
     assert held_without_name(tmp_path) == {}
+
+
+def test_a_folder_and_a_part_of_it_may_be_removed_at_the_same_time(tmp_path: Path):
+    for turn in range(50):
+        whole = tmp_path / str(turn)
+        parts = [whole / "models" / str(number) for number in range(4)]
+        for part in parts:
+            (part / "folder" / "deep").mkdir(parents=True)
+            (part / "folder" / "deep" / "file").touch()
+        with ThreadPoolExecutor(5) as threads:
+            list(threads.map(remove, [*parts, whole]))
+        assert not whole.exists()
