@@ -154,10 +154,12 @@ def test_coming_and_going_leaves_nothing_in_the_process(packed: Node):
 
 
 def test_what_is_said_of_memory_is_each_one_s_own(packed: Node):
-    for name in FACTORS:
-        ask(packed, name)
-    rss = resident(pid(packed, HALF))
-    views = [packed.model(name) for name in FACTORS]
+    names = ("@test/one", "@test/other")  # none of them has ever had a process of its own
+    for name in names:
+        packed.deploy(name, bundle(name, scaled_model(2.0)))
+        packed.load(name)
+    rss = resident(pid(packed, names[0]))
+    views = [packed.model(name) for name in names]
     assert all(0 <= view["instances"][0]["resident_bytes"] < rss / 2 for view in views)
     assert all(view["peak_bytes"] < rss / 2 for view in views)
     (cpu,) = [device for device in packed.fetch("GET", "/api/v1/devices").json()["devices"] if device["id"] == "cpu"]
