@@ -95,10 +95,17 @@ def run() -> Iterator[Run]:
 
 
 def line(process: "subprocess.Popen[str]") -> str:
+    """Byte by byte: what a buffer held of the next line, select wouldn't see."""
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], bound(20))
-    assert ready, "it says nothing"
-    return process.stdout.readline().strip()
+    read = b""
+    while not read.endswith(b"\n"):
+        ready, _, _ = select.select([process.stdout], [], [], bound(20))
+        assert ready, f"it says no more than {read!r}"
+        piece = os.read(process.stdout.fileno(), 1)
+        if not piece:
+            break
+        read += piece
+    return read.decode().strip()
 
 
 def answers(process: "subprocess.Popen[str]") -> bool:

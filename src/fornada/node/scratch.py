@@ -23,7 +23,7 @@ CALM_S = 10.0
 """How long until somebody is looked at again who isn't known to write."""
 WRITTEN_BYTES = 1024**2
 """Of the file system, by which it is seen that somebody writes."""
-REST = 19
+REST = 4
 """How many times as long as its look took a folder is left alone."""
 LOOK_S = 0.1
 """What the looks of a turn may take together, as they took before; one is always had."""
