@@ -118,6 +118,11 @@ class ScratchWatch:
         found, took_s = await asyncio.to_thread(_look, self._folder, places, self._nameless)
         now = self._now()
         self._looks |= {place: Looked(now, seconds) for place, seconds in took_s.items()}
+        if NAMELESS in took_s:
+            # What a folder holds beside is found in another turn: nobody is judged by half of it.
+            unjudged = (place for place in watched if place not in found and place in self._looks)
+            more = [place for place in unjudged if self._nameless.get(_entry(place), 0)]
+            self._looks |= {place: Looked(self._looks[place].at, self._looks[place].took_s, stale=True) for place in more}
         for place, there in found.items():
             reason = too_much(there, nameless=self._nameless.get(_entry(place), 0), declared=watched[place].bytes)
             if reason:
