@@ -39,7 +39,7 @@ def attempt(context: Context, told: Told) -> Verdict:
                     except OSError as error:
                         wall = errno.errorcode.get(error.errno or 0, str(error))
                         break
-        time.sleep(0.2 if wall else 6)  # time for a watchdog, where that is what stops it
+        time.sleep(0.2 if wall else 2)  # time for a watchdog, where that is what stops it
     finally:
         for path in paths:
             if path.exists():
