@@ -36,10 +36,10 @@ def of_compiler(environment: Path, python: str) -> Sandbox:
     return Sandbox(files=[(str(environment), Access.WRITE)], python=python, own_uid=False)
 
 
-def of_script(*, python: str, read: Iterable[Path], write: Iterable[Path], memory_files_bytes: int = _TEMPORARY_BYTES) -> Sandbox:
+def of_script(*, python: str, read: Iterable[Path], write: Iterable[Path]) -> Sandbox:
     """A deployer's own script with its packages: what it is given, and where its result goes."""
     files = [*((str(path), Access.READ) for path in read), *((str(path), Access.WRITE) for path in write)]
-    return Sandbox(files=files, python=python, temporary_bytes=memory_files_bytes)
+    return Sandbox(files=files, python=python, temporary_bytes=_TEMPORARY_BYTES)
 
 
 def _named(env: Mapping[str, str]) -> list[str]:
