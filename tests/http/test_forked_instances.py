@@ -89,7 +89,9 @@ def test_models_of_one_environment_share_a_zygote_and_not_their_fate(forking: No
 def test_a_killed_zygote_costs_its_instances_and_nothing_else(forking: Node):
     facts = zygote(forking)
     assert reload(forking, A) == "fork"
+    doomed = [seen(pid) for pid in forking.pids(A)]
     os.kill(facts["pid"], signal.SIGKILL)
+    all_gone(doomed, within_s=20, what="the end of what it had forked")
     assert until(lambda: forking.run(A, {"echo": 1}).status == 200, within_s=20, what="an answer")
     # It is executed, or forked from the next zygote, which a quick machine has by then.
     assert start(forking, A) in ("exec", "fork")

@@ -70,6 +70,8 @@ class Source:
     """As ordered."""
     pid: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
+    ready_at: Instant | None = None
+    """Since when it has been; None: it isn't."""
     failures: int = 0
     failed_at: Instant = NEVER
     reason: str = ""
@@ -142,15 +144,17 @@ class Zygotes:
             case State.READY:
                 lacking = {name: why for name, why in dict(head.get("failed", {})).items() if name not in source.defaults}
                 source.facts = {"import_s": head.get("import_s"), "threads": head.get("threads"), "failed": lacking}
-                source.failures = 0
+                if source.ready_at is None:
+                    source.ready_at = self._now()
                 source.reason = ""
             case State.UNFIT | State.ENDED:
                 wanted = source.spares >= 0 and was in (State.IMPORTING, State.READY)
                 if wanted:
-                    source.failures += 1
+                    ready_s = self._now() - source.ready_at if source.ready_at is not None else 0.0
+                    source.failures = policy.failures_after(source.failures, ready_s)
                     source.failed_at = self._now()
                     source.reason = reason
-                source.facts = {}
+                source.facts, source.ready_at = {}, None
         source.state = None if state is State.ENDED else state
         if state is not was:
             fields = {"zygote": key, "state": state.value, "pid": pid, **source.facts, **({"reason": reason} if reason else {})}

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from fornada.core.names import AccountId, Instant, ModelName, VersionDigest
-from fornada.core.policy.zygotes import KEEP_S, RETRY_FIRST_S
+from fornada.core.policy.zygotes import KEEP_S, RETRY_FIRST_S, STEADY_S
 from fornada.core.ports import Access, Provisioned, Version, ZygoteOrder
 from fornada.core.settings import NodeSettings
 from fornada.core.specs import spec_from_table
-from fornada.node.zygotes import Zygotes
+from fornada.node.zygotes import TURN_S, Zygotes
 
 
 class Keeper:
@@ -152,7 +152,7 @@ def test_one_that_failed_is_not_asked_for_before_its_time_and_the_reason_is_show
     assert world.up() == ""
     assert len(world.keeper.wanted) == 1
     assert world.zygotes.why("i2") == {"zygote": "none", "pid": 0, "reason": "the import of mine left 2 threads running"}
-    world.now += RETRY_FIRST_S
+    world.now += max(RETRY_FIRST_S, TURN_S)
     world.zygotes.turn()
     assert len(world.keeper.wanted) == 2
     world.keeper.say("importing")
@@ -165,6 +165,37 @@ def test_one_that_failed_is_not_asked_for_before_its_time_and_the_reason_is_show
         "threads": 1.0,
         "failed": {"mine": "ImportError: no"},
     }
+
+
+def killed(world: World, *, after_s: float) -> None:
+    """The zygote was ready for so long."""
+    world.keeper.say("importing")
+    world.keeper.say("ready", failed={})
+    world.now += after_s
+    world.keeper.say("ended", reason="it was killed by signal 9 (SIGKILL)")
+
+
+def wait_for_the_next(world: World) -> float:
+    """Seconds until another is asked for."""
+    began, asked = world.now, len(world.keeper.wanted)
+    while len(world.keeper.wanted) == asked:
+        assert world.now - began < 7200
+        world.now += 0.5
+        world.zygotes.replan()
+    return world.now - began
+
+
+def test_one_that_was_killed_after_long_service_is_soon_succeeded_and_one_that_dies_at_once_later_and_later():
+    world = World()
+    world.up()
+    for _ in range(5):
+        killed(world, after_s=STEADY_S)
+        assert wait_for_the_next(world) == RETRY_FIRST_S
+    waits = []
+    for _ in range(5):
+        killed(world, after_s=1)
+        waits.append(wait_for_the_next(world))
+    assert waits == [RETRY_FIRST_S * 2**count for count in range(1, 6)]
 
 
 def test_unused_it_is_told_to_go_once():

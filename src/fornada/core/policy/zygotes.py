@@ -17,7 +17,10 @@ MOST = 32
 """Zygotes of one node."""
 SPARE_BYTES = 4 * 1024**2
 """Private memory of a parked spare, kernel memory included: 1.5 to 3 MB were measured."""
-RETRY_FIRST_S, RETRY_LONGEST_S = 60.0, 3600.0
+RETRY_FIRST_S, RETRY_LONGEST_S = 1.0, 3600.0
+"""Between tries: an accident's successor is there for the next start, and one that never works is soon left alone."""
+STEADY_S = 60.0
+"""One that was ready for as long had nothing wrong with it: its end begins a new row of failures."""
 
 
 class State(enum.StrEnum):
@@ -78,6 +81,11 @@ def retry_at(use: Use) -> Instant:
     if not use.failures:
         return Instant(float("-inf"))
     return Instant(use.failed_at + min(RETRY_FIRST_S * 2.0 ** min(use.failures - 1, 16), RETRY_LONGEST_S))
+
+
+def failures_after(failures: int, ready_s: float) -> int:
+    """In a row, once another has failed that had been ready for so long (0: never)."""
+    return 1 if ready_s >= STEADY_S else failures + 1
 
 
 def _spares(chosen: Sequence[Use], terms: Terms, now: Instant) -> list[int]:
