@@ -82,8 +82,10 @@ class Session:
         """Requests without an answer yet, waiting or running."""
         self.inbox: collections.deque[Call] = collections.deque()
         """Those that wait to be run. Some may be `over` already."""
+        self._admitted = False
+        """Something was put into the inbox that `on_calls` hasn't been told of. Changed by the reading thread alone."""
         self.on_calls: Callable[[], None] | None = None
-        """Told, by the reading thread, that the inbox has grown."""
+        """Told, by the reading thread, that something was put into the inbox."""
         self.bookings = Bookings(self._tell, self.telling)
 
     # ---- reading --------------------------------------------------------------------------------------------------------------
@@ -102,13 +104,14 @@ class Session:
             if only_if is not None and not only_if():
                 return
             self.turns += 1
-            before = len(self.inbox)
             for fd, mask in events:
                 self._event(fd, mask)
             if self._stop_at is not None and time.monotonic() >= self._stop_at:
                 self._stop_at = None
                 self._cancel_all()
-            if self.on_calls is not None and len(self.inbox) > before:
+            # What came is noted as it comes: whoever runs the calls takes from the inbox meanwhile, so that its length says nothing.
+            if self._admitted and self.on_calls is not None:
+                self._admitted = False
                 self.on_calls()
 
     def _wait(self, timeout_s: float | None) -> list[tuple[int, int]]:
@@ -160,6 +163,7 @@ class Session:
             self.finish(call, cancelled_frames(call, "the runner is stopping"))
         else:
             self.inbox.append(call)
+            self._admitted = True
 
     def _message(self, attachment: Attachment, kind: int, request: int, payload: bytes | memoryview) -> None:
         if kind == Kind.ACK:

@@ -1,11 +1,12 @@
 """concurrency > 1: as many requests at the same time as were granted, on threads or on a loop."""
 
+import random
 import time
 
 import pytest
 
 from fornada_sdk.wire.messages import Kind
-from tests.bounds import bound
+from tests.bounds import bound, count
 from tests.unit.sdk.driver import Start
 
 SYNC = """
@@ -125,3 +126,21 @@ def test_hundreds_of_small_requests(start: Start, code: str):
     plane.send([frame for id in ids for frame in plane.invocation(id, 0)])
     for id in ids:
         assert 1 <= plane.answer(id, 20) <= 8
+
+
+@ways
+def test_of_two_requests_close_together_neither_waits_for_a_third(start: Start, code: str):
+    plane = start(code, serving={"concurrency": 64}).attach()
+    plane.ready()
+    chance = random.Random(count(1, long=int(time.time())))
+    for _ in range(count(1000, long=20_000)):
+        ids = [plane.next_id() for _ in range(2)]
+        invocations = [plane.invocation(id, 0) for id in ids]
+        until = time.perf_counter() + chance.random() * 300e-6
+        plane.send(invocations[0])
+        while time.perf_counter() < until:
+            pass  # a sleep would be too long: the second is to come while the first one is taken
+        plane.send(invocations[1])
+        for id in ids:
+            plane.answer(id, 5)
+        plane.messages.clear()
