@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from fornada.core.ports import KeeperPort, Launch, Limits, ProcessPort, Sandbox, SpawnRefused
+from fornada.core.ports import KeeperLost, KeeperPort, Launch, Limits, ProcessPort, Sandbox, SpawnRefused
 from fornada.node import keeper_client
 from fornada.node.adoption import still_alive
-from fornada.node.keeper_client import KeeperClient, KeeperLost
+from fornada.node.keeper_client import KeeperClient
 from fornada_sdk.wire.channel import Channel, Message, pair
 from fornada_sdk.wire.messages import Kind
 from tests.bounds import bound

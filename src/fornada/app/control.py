@@ -17,10 +17,10 @@ import uvloop
 from fornada.app import config
 from fornada.app.wiring import Node
 from fornada.core.errors import DiskFull
+from fornada.core.ports import KeeperLost
 from fornada.core.settings import Settings
 from fornada.keeper.say import say
 from fornada.keeper.supervise import UNUSABLE
-from fornada.node.keeper_client import KeeperLost
 from fornada.store.unusable import StoreUnusable
 
 

@@ -17,6 +17,7 @@ from fornada.app.replacement import Replacement, listeners
 from fornada.control.catalog import Catalog
 from fornada.core.errors import DiskFull
 from fornada.core.names import LOCAL_ACCOUNT, Instant
+from fornada.core.ports import KeeperLost
 from fornada.core.resources import parse_size
 from fornada.core.settings import Settings
 from fornada.edge.server import Server
@@ -25,7 +26,7 @@ from fornada.keeper.upgrade import QUIET_S, RELEASE_SPARE_S
 from fornada.node import keeper_client
 from fornada.node.devices import inventory
 from fornada.node.devices.cpu import cgroup_memory, memory_info
-from fornada.node.keeper_client import KeeperClient, KeeperLost
+from fornada.node.keeper_client import KeeperClient
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
 from fornada.node.provision.sdk import ensure_sdk, package_folder

@@ -307,7 +307,7 @@ class ProcessPort(Protocol):
     """How it came about: exec, fork, or spare."""
 
     async def exited(self) -> ExitStatus:
-        """Returns when the process has been reaped by the keeper; may be awaited by several."""
+        """Returns when the process has been reaped by the keeper; may be awaited by several. Raises KeeperLost."""
 
     def signal(self, number: int) -> None:
         """To the instance's whole session; after its end it does nothing. Where the process is shared, SIGTERM asks the instance alone
@@ -327,16 +327,21 @@ class KeeperPort(Protocol):
     """Another control plane still answers, over links of its own, what it had taken before this one replaced it."""
 
     async def spawn(self, launch: Launch) -> ProcessPort:
-        """Raises SpawnRefused."""
+        """Raises SpawnRefused, KeeperLost."""
 
     async def build(
         self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, sandbox: Sandbox, log: str
     ) -> ExitStatus:
-        """Runs a build to its end; its output goes to the file `log`. Cancelling the await ends the build. Raises SpawnRefused."""
+        """Runs a build to its end; its output goes to the file `log`. Cancelling the await ends the build. Raises SpawnRefused,
+        KeeperLost."""
 
 
 class SpawnRefused(Exception):
     """The keeper could not start the process; the message is one line."""
+
+
+class KeeperLost(Exception):
+    """The keeper has gone or speaks another language: this control plane can't go on. Where the keeper lives, a successor can."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -6,29 +6,26 @@ comes of it. The life has one writer, `tell`. Everybody else asks for something 
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol, assert_never
 
-from fornada.core.errors import Busy, Conflict, DeadlinePassed, FornadaError, Unavailable
+from fornada.core.errors import Busy, DeadlinePassed, FornadaError, Unavailable
 from fornada.core.lifecycle import events as e
 from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, outside, step
 from fornada.core.names import Instant, ModelName
-from fornada.core.policy.idle import Use, idle_for_s
+from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase
-from fornada.core.ports import ExitStatus, ProcessPort, SpawnRefused, Step, Version
-from fornada.node.adoption import end_stranger
-from fornada.node.disk_use import remove
-from fornada.node.hosts import Sharing
-from fornada.node.idleness import IdleWatch
+from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
+from fornada.node.idling import Idling
 from fornada.node.intake import Intake
-from fornada.node.keeper_client import KeeperLost
-from fornada.node.launch import Place, instance_id
-from fornada.node.parking import Parking
+from fornada.node.launch import Place
+from fornada.node.past import Past
+from fornada.node.provisioning import Provisioning
 from fornada.node.refusals import CUT_RETRY_S, cut_off, refusal
 from fornada.node.runner import Runner, describe_end
 from fornada.node.site import Site
-from fornada.node.start import Obtained, start
+from fornada.node.start import Starting, remove_scratch
+from fornada.node.undertaking import Undertaking
 from fornada.node.waiters import Waiters
 
 BUSY_RETRY_S = 5.0
@@ -50,7 +47,7 @@ class Home(Protocol):
 
 
 class Instance:
-    """Implements node.room.Resident, node.runner.Owner and node.intake.Decider."""
+    """Implements node.room.Resident, node.start.Owner, node.runner.Owner and node.intake.Decider."""
 
     def __init__(self, version: Version, home: Home, *, site: Site) -> None:
         spec = version.spec
@@ -68,40 +65,22 @@ class Instance:
         """When it came into its state, as people see states."""
         self.intake = Intake(self, model=home.name, serving=spec.serving, site=site)
         self.submit = self.intake.submit
-        self.parking = Parking(self.intake, serving=spec.serving, site=site)
+        self.idling = Idling(self.intake, serving=spec.serving, use=self._use, due=lambda: self.evicted("idle"), site=site)
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""
         self.progress = Step("", "")
         self.waiting_since = site.now()
         """When it last got in line for memory."""
-        self.last_line = ""
-        """What the last process that failed had said last on stderr."""
-        self.peak_bytes = 0
-        self.host_crashes = 0
-        """Ends of shared processes while this instance was at work or coming up."""
-        self.alone_because = ""
-        """Why its last process was its own; empty: it was shared, or there was none."""
+        self.past = Past()
         self.ended_because = ""
         """Why nothing of it runs, in a word or a sentence; empty: it never ran."""
         self._device = ""
-        self._environment = ""
-        self._artifacts: dict[str, str] = {}
-        self._trouble: FornadaError | None = None
-        self._died_of = ""
         self._events: deque[e.Event] = deque()
         self._stepping = False
-        self._work: asyncio.Task[None] | None = None
-        self._owes_event = False
-        """A build, a fetch or a spawn has begun, and not told its end yet."""
+        self._undertaking = Undertaking(site.tasks, self.tell)
+        self._provisioning = Provisioning(version, self._undertaking, site=site, note_progress=self.note_progress)
+        self._starting = Starting(self, self._undertaking, next_try=home.starting, site=site)
         self._timer: asyncio.TimerHandle | None = None
-        self._idle = IdleWatch(
-            timeout_s=spec.serving.idle_timeout_s,
-            left_s=lambda: idle_for_s(
-                Use(calls=self.calls, last_used=self.last_used, kept=self.kept), idle_timeout_s=spec.serving.idle_timeout_s, now=site.now()
-            ),
-            due=lambda: self.evicted("idle"),
-            loop=site.loop,
-        )
         self._waiters = Waiters(site.loop)
 
     # ---- what others ask of it
@@ -151,8 +130,8 @@ class Instance:
             self.runner.faulted(bound)
 
     def reset(self) -> None:
-        self._trouble = None
-        self.host_crashes = 0
+        self._provisioning.trouble = None
+        self.past.host_crashes = 0
         self.tell(e.Reset())
 
     def retire(self, error: FornadaError) -> None:
@@ -165,13 +144,12 @@ class Instance:
         self._device = device
         if host := process.memo.get("host"):
             self._site.hosts.adopted(process.instance, host=str(host), group=str(process.memo.get("group")), pid=process.pid)
-        self._take(process, device)
+        self.take(process, device)
         self.tell(e.Adopted())
 
     def withdraw(self) -> None:
         """Another control plane is to decide about it. What it works on here is answered."""
-        self._idle.end()
-        self.parking.end()
+        self.idling.end()
         if self.runner is not None:
             self.runner.withdraw()
 
@@ -180,14 +158,12 @@ class Instance:
         if self.runner is not None:
             self.runner.come_back()
             if self.life.state is State.READY:
-                self._idle.begin()
-                self.parking.begin(self.runner.process, self.runner.link, shared=bool(self.runner.host))
+                self.idling.begin(self.runner)
 
     def let_go(self) -> None:
         """The control plane ends and the process goes on: nothing of it is touched any more."""
         self._clear_timer()
-        self._idle.end()
-        self.parking.end()
+        self.idling.end()
         if self.runner is not None:
             self.runner.let_go()
 
@@ -197,22 +173,6 @@ class Instance:
             return await self._waiters.next(deadline - self._site.now())
         except TimeoutError:
             raise DeadlinePassed(f"the deadline passed: {self.describe()}") from None
-
-    async def loaded(self, deadline: Instant) -> None:
-        """Returns when it is ready. Raises what prevents it, Conflict where somebody else wants it gone, or DeadlinePassed."""
-        while self.life.state is not State.READY:
-            if refusal := self.refusal(self._site.now()):
-                raise refusal
-            self.wanted()
-            outcome = await self.outcome(deadline)
-            if outcome is e.Outcome.STOPPED and self.life.state in RESTING:
-                raise Conflict(f"{self.model} was unloaded while it was being loaded")
-
-    async def at_rest(self, deadline: Instant) -> None:
-        """Returns when nothing of it runs. Raises DeadlinePassed."""
-        while self.life.state not in RESTING:
-            if await self.outcome(deadline) is not e.Outcome.READY:
-                return
 
     def waited_too_long(self, now: Instant) -> None:
         """Called now and then: whoever has waited for room beyond the bound is told so. The wish itself stays in line."""
@@ -255,7 +215,7 @@ class Instance:
                 self._carry_out(command)
             failed = failed or doing.error
         if failed is not None and not isinstance(event, e.Broke):
-            left = e.Left.PROCESS if self._lives else e.Left.WORK if self._owes_event else e.Left.NOTHING
+            left = e.Left.PROCESS if self._lives else e.Left.WORK if self._undertaking.owes_event else e.Left.NOTHING
             self._events.appendleft(e.Broke(self._site.now(), f"internal fault: {type(failed).__name__}: {failed}", left))
 
     @property
@@ -265,13 +225,11 @@ class Instance:
     def _carry_out(self, command: e.Command) -> None:
         match command:
             case e.BuildEnvironment():
-                self._begin(self._provision(e.Built()), name=f"build {self.key}")
+                self._undertaking.begin(self._provisioning.build(), name=f"build {self.key}")
             case e.FetchArtifacts():
-                self._begin(self._provision(e.Fetched()), name=f"fetch {self.key}")
+                self._undertaking.begin(self._provisioning.fetch(), name=f"fetch {self.key}")
             case e.CancelProvision():
-                if self._work is not None:
-                    self._work.cancel()
-                    self._work.add_done_callback(self._cancelled)
+                self._undertaking.cancel()
             case e.Reserve():
                 self.progress = Step("waiting", "for room")
                 self.waiting_since = self._site.now()
@@ -284,17 +242,16 @@ class Instance:
                 self._site.room.release(self)
             case e.Spawn():
                 self.progress = Step("spawning", "")
-                self._begin(self._spawn(), name=f"spawn {self.key}")
+                self._undertaking.begin(self._starting.spawn(self._provisioning.obtained, self._device), name=f"spawn {self.key}")
             case e.OpenToWork():
                 self._open_to_work()
             case e.CloseToWork():
                 self.intake.close()
-                self._idle.end()
-                self.parking.end()
+                self.idling.end()
                 self.emptied()
             case e.CutOff():
                 if self.runner is not None:  # else nobody can be waiting for it
-                    self.runner.link.cut_off(cut_off(self.model, command.cause, self.life.ending.reason or self._died_of))
+                    self.runner.link.cut_off(cut_off(self.model, command.cause, self.life.ending.reason or self.past.died_of))
             case e.Ask():
                 self._process.link.stop(command.grace_s)
             case e.Terminate():
@@ -313,119 +270,31 @@ class Instance:
             case _:
                 assert_never(command)
 
-    # ---- provisioning
-
-    async def _provision(self, done: e.Built | e.Fetched) -> None:
-        """Ends in exactly one event, whatever happens: the life would wait for ever otherwise."""
-        event: e.Event = done
-        try:
-            match done:
-                case e.Built():
-                    self.progress = Step("building", "")
-                    self._environment = await self._site.provision.environment(self.version, self.note_progress)
-                case e.Fetched():
-                    self.progress = Step("fetching", "")
-                    self._artifacts = await self._site.provision.artifacts(self.version, self.note_progress)
-                case _:
-                    assert_never(done)
-        except asyncio.CancelledError:
-            raise  # `_cancelled` tells it, also of a task that was cancelled before it began
-        except FornadaError as error:
-            self._trouble = error
-            event = e.ProvisionFailed(self._site.now(), error.message)
-        except BaseException as error:
-            self._done(e.ProvisionFailed(self._site.now(), f"internal fault: {type(error).__name__}: {error}"))
-            raise
-        self._done(event)
-
-    def _begin(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """A build, a fetch or a spawn. It calls `_done` once."""
-        self._work = self._site.tasks.start(work, name=name)
-        self._owes_event = True
-
-    def _done(self, event: e.Event) -> None:
-        """What a build, a fetch or a spawn came to."""
-        self._owes_event = False
-        self.tell(event)
-
-    def _cancelled(self, work: "asyncio.Task[None]") -> None:
-        if work.cancelled():
-            self._done(e.ProvisionCancelled())
-
     # ---- the process
 
-    async def _spawn(self) -> None:
-        """Ends in Spawned or SpawnFailed, whatever happens: the life would wait for ever otherwise."""
-        site = self._site
-        id, device = instance_id(self.model, site.new_suffix()), self._device
-        try:
-            place = Place(id, str(site.scratch / id), device, site.devices.kind(device), *self._home.starting())
-            use = Sharing(device=device, crashes=self.host_crashes, peak_bytes=self.peak_bytes)
-            process, self.alone_because = await start(site, self.version, place, Obtained(self._environment, self._artifacts), use)
-        except (SpawnRefused, FornadaError, OSError) as error:
-            site.zygotes.ended(id)
-            self._done(e.SpawnFailed(site.now(), str(error)))
-            await self._remove_scratch(id, site.hosts.left(id, well=False))
-            return
-        except KeeperLost:
-            raise  # this control plane is at its end: what it says of the model now would be taken for the model's fault
-        except BaseException as error:
-            site.zygotes.ended(id)
-            site.hosts.left(id, well=False)
-            self._done(e.SpawnFailed(site.now(), f"internal fault: {type(error).__name__}: {error}"))
-            raise
-        with site.faults.contained("take", model=self.model, instance=id) as taking:
-            self._take(process, device)
-        if taking.error is not None:
-            if self.runner is not None:
-                self.runner.let_go()
-                self.runner = None
-            self._done(e.SpawnFailed(site.now(), f"internal fault: {type(taking.error).__name__}: {taking.error}"))
-            site.hosts.left(id, well=False)
-            await end_stranger(process, kill_s=site.settings.kill_s)
-            return
-        self._say("instance.spawned", instance=id, pid=process.pid, device=device, load_attempt=place.load_attempt, start=process.start)
-        self._done(e.Spawned())
-
-    def _take(self, process: ProcessPort, device: str) -> None:
-        serving = self.version.spec.serving
-        self.progress = Step("loading", "")
-        self._site.hosts.spawned(process.instance, pid=process.pid)
-        self.runner = Runner(process, self, site=self._site, serving=serving, service_s=self.intake.service_s, device=device)
-        self._site.tasks.start(self._watch(self.runner), name=f"watch {process.instance}")
-
     async def _watch(self, runner: Runner) -> None:
-        """Ends in Exited, whatever happens: the life would wait for ever otherwise."""
+        """Ends in Exited, whatever happens, but for KeeperLost."""
         contained = partial(self._site.faults.contained, model=self.model, instance=runner.id)
         status = await runner.ended()
-        self.last_line, self._died_of = "", describe_end(status, last_line="")
+        self.past.last_line, self.past.died_of = "", describe_end(status, last_line="")
         blameless, emptied = False, ""
         with contained("end"):
             blameless, emptied = self._account_for(runner, status)
         with contained("end devices"):
             self._site.devices.ended(runner.id, now=self._site.now())
-        self.tell(e.Exited(self._site.now(), self._died_of, blameless))
+        self.tell(e.Exited(self._site.now(), self.past.died_of, blameless))
         self.runner = None
         with contained("end wire"):
             runner.close()
-        await self._remove_scratch(runner.id, emptied)
+        await remove_scratch(self._site, runner.id, emptied)
 
     def _account_for(self, runner: Runner, status: ExitStatus) -> tuple[bool, str]:
         """What its end says about it: (whether it had nothing to do with it, what is to be removed of its host)."""
-        self.last_line = runner.output.last_error_line()
-        self._died_of = describe_end(status, last_line=self.last_line)
-        self.peak_bytes = max(self.peak_bytes, self.booked_bytes or runner.grown_bytes or status.max_rss_bytes)
-        crashed = status.code != 0
+        blameless = self.past.take_in(runner, status, booked_bytes=self.booked_bytes)
         self._site.zygotes.ended(runner.id)
-        emptied = self._site.hosts.left(runner.id, well=not crashed)
-        blameless = bool(runner.host) and crashed and not runner.is_suspect()
-        self.host_crashes += bool(runner.host) and crashed and not blameless
+        emptied = self._site.hosts.left(runner.id, well=status.code == 0)
         self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **runner.used(status))
         return blameless, emptied
-
-    async def _remove_scratch(self, *names: str) -> None:
-        for name in filter(None, names):
-            await asyncio.to_thread(remove, self._site.scratch / name)
 
     # ---- announcements
 
@@ -433,7 +302,7 @@ class Instance:
         self._waiters.tell(outcome)
         life = self.life
         if outcome is e.Outcome.READY:
-            self._trouble = None
+            self._provisioning.trouble = None
         elif life.state is State.FAILED:
             self._say_failed()
             refusal = self.refusal(self._site.now())
@@ -471,14 +340,13 @@ class Instance:
         self.progress = Step("", "")
         self._say("instance.ready", instance=runner.id, pid=runner.pid, **{key: runner.facts.get(key) for key in ("load_s", "warmup_s")})
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
-        self._idle.begin()
-        self.parking.begin(runner.process, runner.link, shared=bool(runner.host))
+        self.idling.begin(runner)
         self._site.zygotes.ready(runner.id)
 
     # ---- node.intake.Decider
 
     def refusal(self, now: Instant) -> FornadaError | None:
-        return refusal(self.model, self.life, now, trouble=self._trouble, last_line=self.last_line)
+        return refusal(self.model, self.life, now, trouble=self._provisioning.trouble, last_line=self.past.last_line)
 
     def describe(self) -> str:
         if self.life.state is State.WAITING:
@@ -492,6 +360,28 @@ class Instance:
 
     def served(self) -> None:
         self.tell(e.Served())
+
+    # ---- node.start.Owner
+
+    @property
+    def alone_because(self) -> str:
+        return self._starting.alone_because
+
+    def take(self, process: ProcessPort, device: str) -> None:
+        serving = self.version.spec.serving
+        self.progress = Step("loading", "")
+        self._site.hosts.spawned(process.instance, pid=process.pid)
+        self.runner = Runner(process, self, site=self._site, serving=serving, service_s=self.intake.service_s, device=device)
+        self._site.tasks.start(self._watch(self.runner), name=f"watch {process.instance}")
+
+    def give_back(self) -> None:
+        if self.runner is not None:
+            self.runner.let_go()
+            self.runner = None
+
+    def spawned(self, place: Place, process: ProcessPort) -> None:
+        on = {"device": place.device, "load_attempt": place.load_attempt, "start": process.start}
+        self._say("instance.spawned", instance=process.instance, pid=process.pid, **on)
 
     # ---- node.runner.Owner
 
@@ -507,6 +397,9 @@ class Instance:
             self.tell(e.Faulted("it closed its end of the wire"))
 
     # ---- node.room.Resident
+
+    def _use(self) -> Use:
+        return Use(calls=self.calls, last_used=self.last_used, kept=self.kept)
 
     @property
     def kept(self) -> bool:

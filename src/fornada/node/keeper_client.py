@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fornada.core.ports import ExitStatus, Launch, Limits, Sandbox, SpawnRefused, ZygoteOrder
+from fornada.core.ports import ExitStatus, KeeperLost, Launch, Limits, Sandbox, SpawnRefused, ZygoteOrder
 from fornada_sdk.wire.channel import DESCRIPTORS_MOST, Channel, ChannelClosed, Message, QueueFull
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import WIRE_VERSION, Kind
@@ -26,10 +26,6 @@ CONNECT_S = 10.0
 BUILD_END_S = 5.0
 """How long a cancelled build's caller waits for its processes to be gone."""
 RETRY_S = 0.05
-
-
-class KeeperLost(Exception):
-    """The keeper has gone or speaks another language: this control plane can't go on. Where the keeper lives, a successor can."""
 
 
 async def connect(fd: int, *, release: str = "", refused: str = "", wait_s: float = CONNECT_S) -> "KeeperClient":

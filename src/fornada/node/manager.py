@@ -404,7 +404,7 @@ class Manager:
             ((model.name,), sum(map(views.queued, model.instances.values()))) for model in self._models.values()
         ]
         metrics.instances.read = self._count_instances
-        metrics.parked.read = lambda: [((), sum(instance.parking.parked for instance in self._instances()))]
+        metrics.parked.read = lambda: [((), sum(instance.idling.parked for instance in self._instances()))]
         metrics.zygotes.read = self._site.zygotes.count
         metrics.device_bytes.read = lambda: [
             ((device["id"], kind), device[f"{kind}_bytes"])

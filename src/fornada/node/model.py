@@ -14,6 +14,7 @@ from fornada.core.names import Instant, VersionDigest
 from fornada.core.ports import CatalogPort, Entry, Version
 from fornada.node.instance import Instance
 from fornada.node.site import Site
+from fornada.node.waiters import until_at_rest, until_ready
 
 UNLOADED_RETRY_S = 1.0
 SETTLE_S = 5.0
@@ -91,7 +92,7 @@ class Model:
     async def load(self, deadline: Instant) -> None:
         """Raises what prevents it, or DeadlinePassed."""
         self.held = False
-        await (self.incoming or self.current).loaded(deadline)
+        await until_ready(self.incoming or self.current, deadline, now=self._site.now)
 
     async def unload(self, grace_s: float) -> None:
         """Returns when nothing of it runs. Raises DeadlinePassed where even SIGKILL doesn't end it."""
@@ -105,7 +106,7 @@ class Model:
             instance.unwanted(grace_s=grace_s, reason="an operator unloaded it")
         deadline = Instant(now + grace_s + self._site.settings.kill_s + SETTLE_S)
         for instance in waits:
-            await instance.at_rest(deadline)
+            await until_at_rest(instance, deadline)
 
     @property
     def visibility(self) -> str:

@@ -1,13 +1,84 @@
 """Starts the process of an instance: alone, forked from a zygote, or as one more in a process that it shares."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
-from fornada.core.ports import ProcessPort, Version
+from fornada.core.errors import FornadaError
+from fornada.core.lifecycle import events as e
+from fornada.core.names import ModelName
+from fornada.core.ports import KeeperLost, ProcessPort, SpawnRefused, Version
+from fornada.node.adoption import end_stranger
+from fornada.node.disk_use import remove
 from fornada.node.hosts import Alone, Seat, Sharing
-from fornada.node.launch import Place, launch
+from fornada.node.launch import Place, instance_id, launch
 from fornada.node.parking import rest_after_s
+from fornada.node.past import Past
+from fornada.node.provisioning import Obtained
 from fornada.node.site import Site
+from fornada.node.undertaking import Undertaking
+
+
+class Owner(Protocol):
+    """The instance that is to have a process."""
+
+    model: ModelName
+    version: Version
+    past: Past
+
+    def take(self, process: ProcessPort, device: str) -> None:
+        """It is the instance's from here on."""
+
+    def give_back(self) -> None:
+        """After a `take` that failed: the process is nobody's."""
+
+    def spawned(self, place: Place, process: ProcessPort) -> None:
+        """For the log."""
+
+
+class Starting:
+    """Of one instance. `spawn` is work for its undertaking."""
+
+    def __init__(self, owner: Owner, undertaking: Undertaking, *, next_try: Callable[[], tuple[int, int]], site: Site) -> None:
+        """`next_try` is (load attempt, load count) of the process that is about to be started, which it counts."""
+        self.alone_because = ""
+        """Why the last process was the instance's own; empty: it was shared, or there was none."""
+        self._owner = owner
+        self._ends = undertaking.ends
+        self._next_try = next_try
+        self._site = site
+
+    async def spawn(self, obtained: Obtained, device: str) -> None:
+        """Ends in Spawned or SpawnFailed, whatever happens, but for KeeperLost."""
+        site, owner = self._site, self._owner
+        id = instance_id(owner.model, site.new_suffix())
+        try:
+            place = Place(id, str(site.scratch / id), device, site.devices.kind(device), *self._next_try())
+            use = Sharing(device=device, crashes=owner.past.host_crashes, peak_bytes=owner.past.peak_bytes)
+            process, self.alone_because = await start(site, owner.version, place, obtained, use)
+        except KeeperLost:
+            raise
+        except (SpawnRefused, FornadaError, OSError) as error:
+            site.zygotes.ended(id)
+            self._ends(e.SpawnFailed(site.now(), str(error)))
+            await remove_scratch(site, id, site.hosts.left(id, well=False))
+            return
+        except BaseException as error:
+            site.zygotes.ended(id)
+            site.hosts.left(id, well=False)
+            self._ends(e.SpawnFailed(site.now(), _fault(error)))
+            raise
+        with site.faults.contained("take", model=owner.model, instance=id) as taking:
+            owner.take(process, device)
+        if taking.error is not None:
+            owner.give_back()
+            self._ends(e.SpawnFailed(site.now(), _fault(taking.error)))
+            site.zygotes.ended(id)
+            site.hosts.left(id, well=False)
+            await end_stranger(process, kill_s=site.settings.kill_s)
+            return
+        owner.spawned(place, process)
+        self._ends(e.Spawned())
 
 
 class Started(NamedTuple):
@@ -16,13 +87,6 @@ class Started(NamedTuple):
     process: ProcessPort
     alone_because: str
     """Why it is the instance's own; empty: it is shared."""
-
-
-class Obtained(NamedTuple):
-    """What provisioning came to."""
-
-    environment: str
-    artifacts: Mapping[str, str]
 
 
 async def start(site: Site, version: Version, place: Place, obtained: Obtained, use: Sharing) -> Started:
@@ -43,3 +107,13 @@ async def start(site: Site, version: Version, place: Place, obtained: Obtained, 
         rest_after_s=rest_after_s(version.spec.serving, site.settings.park_after_s),
     )
     return Started(await site.keeper.spawn(ordered), seat.because if isinstance(seat, Alone) else "")
+
+
+async def remove_scratch(site: Site, *names: str) -> None:
+    """What processes that have ended, or never began, leave below the scratch directory. Empty names are none."""
+    for name in filter(None, names):
+        await asyncio.to_thread(remove, site.scratch / name)
+
+
+def _fault(error: BaseException) -> str:
+    return f"internal fault: {type(error).__name__}: {error}"

@@ -74,7 +74,7 @@ def why(model: Model, site: Site) -> dict[str, Any]:
             "alone_because": current.alone_because,
             "start": current.runner.process.start if current.runner is not None else "",
             "zygote": site.zygotes.why(current.runner.id) if current.runner is not None else None,
-            "parked": current.parking.parked,
+            "parked": current.idling.parked,
         },
         "loads": model.loads,
         "load_attempts": model.attempts,
@@ -120,7 +120,7 @@ def _of_current(model: Model, site: Site) -> str:
         case State.READY:
             runner = current.runner
             where = f"on {runner.device}, pid {runner.pid}{_shared(runner, site)}" if runner else ""
-            where += ", and stopped until the next request comes" if current.parking.parked else ""
+            where += ", and stopped until the next request comes" if current.idling.parked else ""
             return f"It is ready {where}: {in_flight(current)} requests in flight, {queued(current)} waiting."
         case State.ASLEEP:
             return "It sleeps: its process waits without device memory. The next request wakes it."
@@ -159,7 +159,7 @@ def last_failure(instance: Instance, site: Site) -> dict[str, Any] | None:
     return {
         "kind": failure.kind.value,
         "reason": failure.reason,
-        "last_line": instance.last_line,
+        "last_line": instance.past.last_line,
         "time": rfc3339(site.clock.wall() - (now - failure.at)),
         "failures": instance.life.failures,
         "crashes": instance.life.crashes,
@@ -213,7 +213,7 @@ def instance_view(instance: Instance) -> dict[str, Any]:
         "version": instance.version.digest,
         "host": runner.host,
         "start": runner.process.start,
-        "parked": instance.parking.parked,
+        "parked": instance.idling.parked,
     }
 
 
@@ -235,7 +235,7 @@ def declared_bytes(instance: Instance) -> int:
 
 def peak_bytes(instance: Instance) -> int:
     """The most that a process of it has held on its device: booked, or host memory as the kernel counted it."""
-    return max(instance.peak_bytes, held_bytes(instance))
+    return max(instance.past.peak_bytes, held_bytes(instance))
 
 
 def held_bytes(instance: Instance) -> int:

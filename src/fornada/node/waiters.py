@@ -1,9 +1,49 @@
-"""Who awaits the next announcement of an instance."""
+"""Who awaits what becomes of an instance: its next announcement, that it is ready, that nothing of it runs."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Protocol
 
-from fornada.core.errors import FornadaError
+from fornada.core.errors import Conflict, FornadaError
 from fornada.core.lifecycle.events import Outcome
+from fornada.core.lifecycle.model import RESTING, State
+from fornada.core.names import Instant, ModelName
+
+
+class Awaited(Protocol):
+    """The instance, as who waits for it sees it."""
+
+    model: ModelName
+
+    @property
+    def state(self) -> State: ...
+
+    def wanted(self) -> None:
+        """It is to be ready."""
+
+    def refusal(self, now: Instant) -> FornadaError | None:
+        """What prevents that for now; None: nothing."""
+
+    async def outcome(self, deadline: Instant) -> Outcome:
+        """The next announcement. Raises DeadlinePassed, and why nobody can wait for it."""
+
+
+async def until_ready(instance: Awaited, deadline: Instant, *, now: Callable[[], Instant]) -> None:
+    """Wants it, and returns when it is. Raises what prevents it, Conflict where somebody else wants it gone, or DeadlinePassed."""
+    while instance.state is not State.READY:
+        if refusal := instance.refusal(now()):
+            raise refusal
+        instance.wanted()
+        outcome = await instance.outcome(deadline)
+        if outcome is Outcome.STOPPED and instance.state in RESTING:
+            raise Conflict(f"{instance.model} was unloaded while it was being loaded")
+
+
+async def until_at_rest(instance: Awaited, deadline: Instant) -> None:
+    """Returns when nothing of it runs. Raises DeadlinePassed."""
+    while instance.state not in RESTING:
+        if await instance.outcome(deadline) is not Outcome.READY:
+            return
 
 
 class Waiters:

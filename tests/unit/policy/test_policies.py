@@ -10,7 +10,7 @@ from hypothesis import given
 from fornada.core.policy.admission import SAMPLES, Standing, admit, predicted_wait_s
 from fornada.core.policy.backoff import FREE_CRASHES, LONGEST_S, after_crashes, after_failures
 from fornada.core.policy.batching import AHEAD_UNKNOWN, MOST_AHEAD, slots
-from fornada.core.policy.idle import Use, idle_for_s
+from fornada.core.policy.idle import Use, ends_in_s
 
 
 def standing(*, working=1, ahead=0, queue=4, service_s=()):
@@ -78,7 +78,7 @@ def test_some_crashes_are_free():
     ],
 )
 def test_idleness_counts_from_the_last_byte(use, expected):
-    assert idle_for_s(use, idle_timeout_s=4.0, now=102.0) == expected
+    assert ends_in_s(use, idle_timeout_s=4.0, now=102.0) == expected
 
 
 def sent(granted_ahead, service_s=(), *, concurrency=1, max_batch=1):

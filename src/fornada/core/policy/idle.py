@@ -16,7 +16,7 @@ class Use(NamedTuple):
     """Pinned, or wanted by min_instances."""
 
 
-def idle_for_s(use: Use, *, idle_timeout_s: float, now: Instant) -> float:
+def ends_in_s(use: Use, *, idle_timeout_s: float, now: Instant) -> float:
     """Seconds until the instance is to go: 0 or less when it is due; infinite while it is kept or at work."""
     if use.kept or use.calls:
         return float("inf")
