@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from fornada.core.ports import ExitStatus, Launch
+from fornada.core.ports import ExitStatus, KeeperLost, Launch
 from fornada_sdk.wire.framing import MAX_PACKET, MORE, Assembler, frame, frames, pack, split
 from fornada_sdk.wire.messages import (
     CREDIT_BODY,
@@ -68,6 +68,7 @@ class FakeProcess:
         self.runner: FakeRunner
         self.first_socket = theirs
         self._ended: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
+        self._told: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
         self.signals: list[int] = []
         self.forgotten = False
 
@@ -76,7 +77,7 @@ class FakeProcess:
         return not self._ended.done()
 
     async def exited(self) -> ExitStatus:
-        return await asyncio.shield(self._ended)
+        return await asyncio.shield(self._told)
 
     def signal(self, number: int) -> None:
         if self.alive:
@@ -105,7 +106,15 @@ class FakeProcess:
         return again
 
     def end(self, *, code: int | None, signal: int | None) -> None:
-        self._ended.set_result(ExitStatus(code, signal, max_rss_bytes=17 * 1024**2))
+        status = ExitStatus(code, signal, max_rss_bytes=17 * 1024**2)
+        self._ended.set_result(status)
+        if not self._told.done():
+            self._told.set_result(status)
+
+    def abandon(self, lost: KeeperLost) -> None:
+        """Nobody will ever hear of its end."""
+        self._told.set_exception(lost)
+        self._told.exception()
 
 
 class FakeRunner:

@@ -11,7 +11,7 @@ import msgspec
 
 from fornada.core.errors import FornadaError, UnknownModel
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
-from fornada.core.ports import Clock, Entry, ExitStatus, Launch, Provisioned, SpawnRefused, Step, Version
+from fornada.core.ports import Clock, Entry, ExitStatus, KeeperLost, Launch, Provisioned, SpawnRefused, Step, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, Priority
 from fornada.core.settings import DevicesSettings, FakeDeviceSettings, NodeSettings
 from fornada.core.specs import spec_from_table
@@ -91,10 +91,13 @@ class FakeKeeper:
         self.processes: list[FakeProcess] = []
         self.behaviours: dict[str, Behaviour | Callable[[Launch], Behaviour]] = {}
         self.refuses = ""
+        self.gone = asyncio.Event()
         self._pid = epoch * 10_000
 
     async def spawn(self, launch: Launch) -> FakeProcess:
         await asyncio.sleep(SPAWN_S)
+        if self.gone.is_set():
+            raise KeeperLost("gone")
         if self.refuses:
             raise SpawnRefused(self.refuses)
         self._pid += 1
@@ -107,6 +110,19 @@ class FakeKeeper:
     async def build(self, build: str, **_: Any) -> ExitStatus:
         raise NotImplementedError
 
+    def go(self) -> None:
+        """It dies: nobody hears of a process any more. The processes themselves live on until somebody ends them."""
+        self.gone.set()
+        for process in self.alive:
+            process.abandon(KeeperLost("gone"))
+
+    def bury(self) -> None:
+        """What it left is ended, as the kernel does it."""
+        for process in self.processes:
+            process.runner.die(signal=9)
+            if not process.forgotten:
+                process.forget()
+
     def runners(self, model: str = "") -> list[FakeRunner]:
         return [process.runner for process in self.processes if not model or process.runner.assignment["model"] == model]
 
@@ -118,16 +134,19 @@ class FakeKeeper:
 class FakeProvision:
     """core.ports.ProvisionPort, as far as an instance uses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeper: FakeKeeper) -> None:
         self.build_s = 0.0
         self.fetch_s = 0.0
         self.fails: dict[str, FornadaError] = {}
         self.builds = 0
+        self.keeper = keeper
 
     async def environment(self, version: Version, progress: Callable[[Step], None]) -> str:
         self.builds += 1
         progress(Step("building", "numpy", 0.5))
         await asyncio.sleep(self.build_s)
+        if self.keeper.gone.is_set():
+            raise KeeperLost("gone")
         if version.digest in self.fails:
             raise self.fails[version.digest]
         return "/environments/x"
@@ -230,7 +249,7 @@ class World:
         self._folder = tempfile.TemporaryDirectory(prefix="fornada-test-")
         self.clock = clock or VirtualClock()
         self.keeper = keeper or FakeKeeper()
-        self.provision = FakeProvision()
+        self.provision = FakeProvision(self.keeper)
         self.catalog = catalog or FakeCatalog()
         self.telemetry = Telemetry(clock=self.clock, data_dir=Path(self._folder.name), stream=None)
         self.crashed = False
@@ -259,6 +278,8 @@ class World:
         if not self.crashed:
             await self.node.drain(0.0)
             self.telemetry.close()
+        if self.keeper.gone.is_set():
+            self.keeper.bury()
         self._folder.cleanup()
         if kind is None:
             assert bool(faults) == self.faulty, faults

@@ -139,7 +139,7 @@ async def test_the_keepers_end_reaches_everybody_who_waits(keeper):
         with pytest.raises(KeeperLost):
             await task
     assert len(lost) == 1
-    with pytest.raises(SpawnRefused):
+    with pytest.raises(KeeperLost):
         await client.spawn(LAUNCH)
     client.adopted[0].signal(9)
     client.adopted[0].forget()

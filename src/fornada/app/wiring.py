@@ -210,6 +210,7 @@ class Node:
             self._drain.set_result(deadline_s)
 
     def _keeper_lost(self, lost: KeeperLost) -> None:
+        self._manager.keeper_lost()
         if not self._drain.done():
             self._drain.set_exception(lost)
 

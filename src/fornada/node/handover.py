@@ -13,3 +13,12 @@ class Handover:
     """There is no way back."""
     predecessor: bool = False
     """Another one still answers requests over links of its own: what looks idle from here may be at work."""
+    keeper_lost: bool = False
+    """Nothing can be begun or ended any more, and this control plane is about to end."""
+
+    @property
+    def hands_off(self) -> str:
+        """Why nothing is begun or ended here, in words for callers; empty: this control plane decides."""
+        if self.keeper_lost:
+            return "the node has lost the process that starts its models, and has to begin anew"
+        return "the node is being upgraded" if self.withdrawn else ""

@@ -97,9 +97,9 @@ class Instance:
 
     def wanted(self) -> None:
         """It is to be ready. Tells the life only what it doesn't know yet: every waiting request comes by here."""
-        if self._site.handover.withdrawn:
-            # Requests that were half received when another control plane took over: it alone may load now.
-            self.intake.refuse_waiting(Unavailable("the node is being upgraded", retry_after_s=CUT_RETRY_S))
+        if because := self._site.handover.hands_off:
+            # Requests that were half received when another control plane took over, for one: it alone may load now.
+            self.intake.refuse_waiting(Unavailable(because, retry_after_s=CUT_RETRY_S))
             return
         state = self.life.state
         unheard = (state in PROVISIONING or state in CLOSING) and self.life.wish is not Wish.RUNNING
@@ -112,7 +112,7 @@ class Instance:
 
     def unwanted(self, *, grace_s: float, reason: str) -> None:
         """It is to end."""
-        if self._site.handover.withdrawn:
+        if self._site.handover.hands_off:
             return
         if self.life.state not in RESTING:
             self.ended_because = reason
@@ -167,6 +167,11 @@ class Instance:
         if self.runner is not None:
             self.runner.let_go()
 
+    def keeper_lost(self) -> None:
+        """Whoever waits is told; what of it lives can't be reached any more."""
+        self.idling.end()
+        self._refuse_who_waits(Unavailable(self._site.handover.hands_off, retry_after_s=CUT_RETRY_S))
+
     async def outcome(self, deadline: Instant) -> e.Outcome:
         """The next announcement. Raises DeadlinePassed."""
         try:
@@ -181,6 +186,10 @@ class Instance:
             return
         error = Busy(f"{self.describe()} for {bound_s:g} s", retry_after_s=BUSY_RETRY_S)
         self.intake.refuse_older(Instant(now - bound_s), error)
+        self._waiters.refuse(error)
+
+    def _refuse_who_waits(self, error: FornadaError) -> None:
+        self.intake.refuse_waiting(error)
         self._waiters.refuse(error)
 
     # ---- the life

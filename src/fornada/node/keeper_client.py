@@ -182,7 +182,7 @@ class KeeperClient:
         }
         try:
             self._order(Kind.SPAWN, head)
-        except SpawnRefused:
+        except (SpawnRefused, KeeperLost):
             del self._spawning[launch.instance]
             raise
         return await started  # when the await is cancelled the future is too, and `_spawned` gives the runner back
@@ -295,13 +295,15 @@ class KeeperClient:
             del self._processes[process.instance]
 
     def _order(self, kind: Kind, head: dict[str, Any]) -> None:
-        """Raises SpawnRefused."""
+        """Raises SpawnRefused, KeeperLost."""
         if self._held is not None:
             raise SpawnRefused("another control plane decides about processes now")
         try:
             self._channel.send(kind, head)
-        except (ChannelClosed, QueueFull) as error:
-            raise SpawnRefused(f"the keeper can't be reached: {error}") from None
+        except ChannelClosed as error:
+            raise KeeperLost(f"the keeper has gone: {error}") from None
+        except QueueFull as error:
+            raise SpawnRefused(f"the keeper doesn't read what it is told: {error}") from None
         except (TypeError, ValueError, RecursionError) as error:
             raise SpawnRefused(f"this can't be written as JSON: {error}") from None
         self._arm()

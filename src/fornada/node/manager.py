@@ -219,6 +219,13 @@ class Manager:
         """After `withdraw`: there is a successor."""
         self._site.handover.replaced = True
 
+    def keeper_lost(self) -> None:
+        """Nothing can be begun or ended any more: whoever waits for that is told so. What runs is answered while it is heard."""
+        self._accepting = False
+        self._site.handover.keeper_lost = True
+        for instance in self._instances():
+            instance.keeper_lost()
+
     def expect_predecessor(self, *, there: bool) -> None:
         """Whether another control plane still answers requests over links of its own."""
         self._site.handover.predecessor = there
@@ -229,8 +236,12 @@ class Manager:
         return sum(instance.calls for instance in self._instances())
 
     async def _all_at_rest(self, deadline: Instant) -> None:
-        """Returns when nothing runs any more, or at the deadline."""
-        while self._now() < deadline and any(instance.state not in RESTING for instance in self._instances()):
+        """Returns when nothing runs any more, at the deadline, or when nobody can know any more what runs."""
+        while (
+            self._now() < deadline
+            and not self._site.handover.keeper_lost
+            and any(instance.state not in RESTING for instance in self._instances())
+        ):
             await asyncio.sleep(DRAIN_TURN_S)
 
     async def close(self) -> None:
@@ -321,7 +332,7 @@ class Manager:
         if self._draining:
             raise _draining()
         if not self._accepting:
-            raise Unavailable("the node is starting", retry_after_s=STARTING_RETRY_S)
+            raise Unavailable(self._site.handover.hands_off or "the node is starting", retry_after_s=STARTING_RETRY_S)
 
     def _model(self, name: ModelName) -> Model:
         """Raises UnknownModel."""
@@ -362,7 +373,7 @@ class Manager:
             for instance in self._instances():
                 instance.waited_too_long(now)
             self._site.room.replan()
-        if self._started and not self._draining and not self._site.handover.withdrawn:
+        if self._started and not self._draining and not self._site.handover.hands_off:
             self._site.zygotes.turn()
             for model in self._models.values():
                 model.keep_alive()

@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from fornada.core.ports import KeeperLost
 from fornada.telemetry import Log
 
 
 class Tasks:
-    """Runs coroutines until they end or `close` cancels them. A failure is a bug of ours: it is logged and costs its task alone."""
+    """Runs coroutines until they end or `close` cancels them. A failure is a bug of ours: it is logged and costs its task alone.
+
+    But for KeeperLost, which ends whatever has to do with processes, and is told by who decides about all of them.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -29,5 +33,5 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, KeeperLost):
             self._log.error("internal.fault", task=task.get_name(), error=f"{type(error).__name__}: {error}")

@@ -9,7 +9,11 @@ from fornada.node.tasks import Tasks
 
 
 class Undertaking:
-    """One at a time. It owes the life exactly one event, which comes through `ends`."""
+    """One at a time. It owes the life exactly one event, which comes through `ends`.
+
+    But for one case: where the keeper is lost, nothing that is known would be true of the model, and nobody decides here any more
+    (Manager.keeper_lost). Then the work just ends.
+    """
 
     def __init__(self, tasks: Tasks, tell: Callable[[e.Event], None]) -> None:
         self.owes_event = False
