@@ -2,8 +2,9 @@
 
 Rows: `echo` and `mlp` against the yardstick, which shares our runner, and against ourselves without isolation; `onnx`, one network,
 and `stream`, paced tokens, against the peers.
-`packed` stands alone: what each further model costs in a process that several share. So does `coldstart`: from a request for a model that
-isn't running to its answer, executed, forked and from a spare; and `bodies`: long ones, on two ways from the node to a runner.
+The others stand alone: `packed`, what each further model costs in a process that several share; `coldstart`, from a request for a model that
+isn't running to its answer, executed, forked and from a spare; `bodies`, long ones, on two ways from the node to a runner; `uploads`, the
+same over HTTP, beside the yardstick; `standing`, what a node costs that only stands there; `growth`, a request with many models registered.
 """
 
 import argparse
@@ -11,26 +12,33 @@ import json
 import math
 import os
 import platform
-import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import bodies, clients, coldstart, network, packing, peers
-from bench.measure import PACED, Cell, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
+from bench import bodies, clients, coldstart, network, packing, peers, standing, uploads
+from bench.measure import PACED, Cell, Outcome, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
 from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Yardstick
 
 ECHO_BODY = json.dumps({"x": [1.0, 2.5, -3.0, 4.25]}).encode()
-MLP_NUMBERS = [round(value, 4) for value in (random.Random(7).random() for _ in range(784))]
-MLP_BODY = json.dumps({"x": MLP_NUMBERS}).encode()
+MLP_BODY = json.dumps({"x": network.NUMBERS}).encode()
 STREAM_BODY = json.dumps({"x": [0.5], "stream": True}).encode()
 BODIES = {"echo": ECHO_BODY, "mlp": MLP_BODY, "onnx": MLP_BODY, PACED: STREAM_BODY}
 TOKENS, PAUSE_S, STREAMS = 100, 0.02, 64
 """What bench/models/stream and the peers' streams do: 64 of them, each 100 tokens at 50 a second."""
-ROWS = "echo,mlp,onnx,stream,packed,coldstart,bodies"
+ALONE: dict[str, Callable[[Path, argparse.Namespace], Outcome]] = {
+    packing.ROW: packing.row,
+    coldstart.ROW: coldstart.row,
+    bodies.ROW: bodies.row,
+    uploads.ROW: uploads.row,
+    standing.ROW: standing.row,
+    standing.GROWTH: standing.growth,
+}
+"""Rows that aren't compared cell by cell."""
+ROWS = ",".join([*BODIES, *ALONE])
 FLOORS = {
     ("echo", 64, Yardstick.name): 1.3,
     ("echo", 1, Yardstick.name): 0.9,
@@ -54,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     connections = [int(number) for number in given.connections.split(",")]
     asked = given.rows.split(",")
-    rows = [row for row in asked if row not in (packing.ROW, coldstart.ROW, bodies.ROW)]
+    if strangers := [row for row in asked if row not in (*BODIES, *ALONE)]:
+        raise SystemExit(f"there is no row {', '.join(strangers)}; there are {ROWS}")
+    rows = [row for row in asked if row in BODIES]
     about = f"{given.rounds} rounds of {given.seconds:g} s a cell; {os.cpu_count()} CPUs"
     print(f"client: {clients.name()}; {about}; load {load_average():.2f}")
     cells: list[Cell] = []
@@ -76,29 +86,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     absent[made.name] = f"{made.name}: not measured: {why}"
                     cells = [cell for cell in cells if cell.server != made.name]
             print(f"round {number + 1} of {given.rounds} done, load {load_average():.2f}", file=sys.stderr)
-        packed = packing.measure(Path(place), packing.body(MLP_NUMBERS), members=given.members) if packing.ROW in asked else None
-        stacks = tuple(given.stacks.split(","))
-        uploads = bodies.measure(Path(tempfile.mkdtemp(dir=place)), rounds=given.rounds) if bodies.ROW in asked else []
-        cold = coldstart.measure(Path(place), stacks=stacks, starts=given.starts) if coldstart.ROW in asked else []
+        alone = {row: ALONE[row](Path(place), given) for row in asked if row in ALONE}
     summaries = summarize(cells, ours=Ours.name)
     if rows:
         _print(summaries)
-    if packed is not None:
-        print(packing.report(packed))
-    for line in [*bodies.report(uploads), *coldstart.report(cold)]:
+    for line in [line for outcome in alone.values() for line in outcome.lines]:
         print(line)
     for line in [*absent.values(), *(peers.not_served(rows) if rows else ())]:
         print(f"  {line}")
     if given.json:
-        more: dict[str, Any] = {packing.ROW: packing.as_json(packed)} if packed is not None else {}
-        more |= {bodies.ROW: bodies.as_json(uploads)} if uploads else {}
-        more |= {coldstart.ROW: coldstart.as_json(cold)} if cold else {}
+        more = {row: outcome.json for row, outcome in alone.items()}
         Path(given.json).write_text(json.dumps({**as_json(cells, summaries, _about(given)), **more}, indent=1))
     missed = [s for s in summaries if s.ratio < _floor(s)]
     for s in missed:
         print(f"below its floor of {_floor(s):g}: {s.row} at {s.connections} against {s.server}: {s.ratio:.2f}")
-    beyond = [f"{packing.ROW}: {text}" for text in (packed.missed if packed is not None else [])]
-    beyond += [f"{bodies.ROW}: {text}" for text in bodies.missed(uploads)]
+    beyond = [f"{row}: {text}" for row, outcome in alone.items() for text in outcome.missed]
     for text in beyond:
         print(f"beyond its floor: {text}")
     return 1 if (missed or beyond) and given.check else 0
@@ -130,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--members", type=int, default=packing.MEMBERS, help="models of the row packed")
     parser.add_argument("--starts", type=int, default=coldstart.STARTS, help="of each stack and way in the row coldstart")
     parser.add_argument("--stacks", default=",".join(coldstart.STACKS), help="plain, numpy, onnx, torch, tensorflow: of the row coldstart")
+    parser.add_argument("--registered", type=int, default=standing.REGISTERED, help="models of the row growth")
     parser.add_argument("--plain", action="store_true", help="mlp without numpy, where packages can't be reached")
     parser.add_argument("--json", help="write everything to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a promised ratio is missed")

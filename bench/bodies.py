@@ -4,6 +4,7 @@ Our own link and a runner process of our own on both ends, without HTTP, so that
 process each; both runners have had as many bodies before, so that the file's pages are there. The model asks for its body's length.
 """
 
+import argparse
 import asyncio
 import collections
 import os
@@ -18,7 +19,7 @@ from typing import Any
 
 import uvloop
 
-from bench.measure import process_cpu_s
+from bench.measure import Outcome, process_cpu_s
 from bench.yardstick.runner import start_runner
 from fornada.core.names import LOCAL_ACCOUNT, Instant, ModelName
 from fornada.core.requests import AnswerHead, InferenceRequest
@@ -190,8 +191,15 @@ async def _cell(end: _End, pieces: Sequence[bytes], count: int) -> _Cell:
     return _Cell(statistics.median(took) * 1e3, (end.cpu_s() - before) / count * 1e3)
 
 
-def report(found: Sequence[Uploads]) -> list[str]:
-    """A line for each size."""
+def row(place: Path, given: argparse.Namespace) -> Outcome:
+    """Raises RuntimeError, TimeoutError."""
+    folder = place / ROW
+    folder.mkdir()
+    found = measure(folder, rounds=given.rounds)
+    return Outcome(_lines(found), _missed(found), [asdict(one) for one in found])
+
+
+def _lines(found: Sequence[Uploads]) -> list[str]:
     return [
         f"{ROW} {one.size / 1e6:g} MB: through the file {one.through_ms:.2f} ms, in parts {one.parts_ms:.2f}; "
         f"CPU {one.through_cpu_ms:.2f} ms to {one.parts_cpu_ms:.2f}, {one.cpu_ratio:.2f} × (floor {MOST_OF_PARTS[one.size]:g})"
@@ -199,14 +207,9 @@ def report(found: Sequence[Uploads]) -> list[str]:
     ]
 
 
-def missed(found: Sequence[Uploads]) -> list[str]:
-    """The floors that weren't kept."""
+def _missed(found: Sequence[Uploads]) -> list[str]:
     return [
         f"{one.size / 1e6:g} MB take {one.cpu_ratio:.2f} × the CPU time of parts"
         for one in found
         if one.cpu_ratio > MOST_OF_PARTS[one.size]
     ]
-
-
-def as_json(found: Sequence[Uploads]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in found]

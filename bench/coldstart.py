@@ -5,6 +5,7 @@ a parked spare, each on a node of its own with everything on; the answers are of
 instance and a parked spare keep for themselves.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -12,9 +13,9 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from bench import clients, network
+from bench.measure import Outcome, private_bytes
 from bench.packing import LOCK
 from bench.servers import Ours
 
@@ -62,8 +63,13 @@ def measure(place: Path, *, stacks: tuple[str, ...] = STACKS, starts: int = STAR
     return found
 
 
-def report(rows: list[ColdStart]) -> list[str]:
-    """A line for each stack and way."""
+def row(place: Path, given: argparse.Namespace) -> Outcome:
+    """Raises RuntimeError."""
+    found = measure(place, stacks=tuple(given.stacks.split(",")), starts=given.starts)
+    return Outcome(_lines(found), [], [asdict(one) for one in found])
+
+
+def _lines(rows: list[ColdStart]) -> list[str]:
     lines = []
     for row in rows:
         spare = f", a spare {row.spare_bytes / 1e6:.1f} MB" if row.spare_bytes else ""
@@ -73,10 +79,6 @@ def report(rows: list[ColdStart]) -> list[str]:
             f"idle {row.idle_bytes / 1e6:.1f} MB of its own{spare}"
         )
     return lines
-
-
-def as_json(rows: list[ColdStart]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]
 
 
 def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdStart:
@@ -106,7 +108,7 @@ def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdSt
         took = [seconds for seconds, start in zip(took, came_about, strict=True) if start == way]
         pid = server.pid_of(ROW)
         time.sleep(SETTLE_S)
-        spares = [_private_bytes(spare) for spare in _named("fornada-spare", server.pids(ROW))]
+        spares = [private_bytes(spare) for spare in _named("fornada-spare", server.pids(ROW))]
         return ColdStart(
             stack=stack,
             way=way,
@@ -115,7 +117,7 @@ def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdSt
             best_s=min(took),
             worst_s=max(took),
             cpu_s=cpu_s,
-            idle_bytes=_private_bytes(pid),
+            idle_bytes=private_bytes(pid),
             spare_bytes=max(spares, default=0),
         )
     finally:
@@ -178,8 +180,3 @@ def _trees(roots: list[int]) -> list[int]:
         found.append(pid)
         waiting += map(int, children)
     return found
-
-
-def _private_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))

@@ -8,9 +8,19 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PACED = "stream"
+
+
+class Outcome(NamedTuple):
+    """Of a row that stands alone."""
+
+    lines: list[str]
+    """For people."""
+    missed: list[str]
+    """Floors that weren't kept."""
+    json: Any
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,17 @@ def process_cpu_s(pid: int) -> float:
     except OSError:
         return 0.0
     return total / 1e9
+
+
+def memory_bytes(pid: int, *kinds: str) -> int:
+    """Of those lines of smaps_rollup: ("Private_Clean", "Private_Dirty") is what a process holds for itself, ("Pss",) its fair share."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(tuple(f"{kind}:" for kind in kinds)))
+
+
+def private_bytes(pid: int) -> int:
+    """What a process holds for itself."""
+    return memory_bytes(pid, "Private_Clean", "Private_Dirty")
 
 
 def as_json(cells: Sequence[Cell], summaries: Sequence[Summary], about: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import struct
 from pathlib import Path
 
 COLUMNS, HIDDEN, LABELS = 784, 128, 10
+NUMBERS = [round(value, 4) for value in (random.Random(7).random() for _ in range(COLUMNS))]
+"""A row of its input."""
 OPSET, IR_VERSION = 17, 8
 FLOAT = 1  # TensorProto.DataType
 

@@ -5,16 +5,16 @@ The load is what the runner says of itself: weights read, warmed up. Beside it s
 which HTTP, the plan, the keeper and a directory are the larger part.
 """
 
+import argparse
 import json
 import shutil
 import statistics
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from bench import clients, network
-from bench.measure import process_cpu_s
+from bench.measure import Outcome, private_bytes, process_cpu_s
 from bench.servers import REPOSITORY, Ours
 
 ROW = "packed"
@@ -51,8 +51,9 @@ class Packed:
         return found + ([f"load {self.load_s * 1e3:.2f} ms"] if self.load_s > LOAD_S_MOST else [])
 
 
-def measure(place: Path, body: bytes, *, members: int = MEMBERS) -> Packed:
+def measure(place: Path, *, members: int = MEMBERS) -> Packed:
     """Starts a node, loads `members` networks with weights of their own, one after the other, and ends it. Raises RuntimeError."""
+    body = json.dumps({"inputs": {"x": [network.NUMBERS]}}).encode()
     server = Ours(config=f"[node]\npacked_members = {members}\n")
     try:
         server.start({})
@@ -61,15 +62,15 @@ def measure(place: Path, body: bytes, *, members: int = MEMBERS) -> Packed:
             server.deploy(name, _folder(place / name, number))
         _load(server, names[0], body)
         pid = server.pid_of(names[0])
-        before, cpu_before = _private_bytes(pid), process_cpu_s(pid)
+        before, cpu_before = private_bytes(pid), process_cpu_s(pid)
         whole = [_load(server, name, body) for name in names[1:]]
-        after, cpu_after = _private_bytes(pid), process_cpu_s(pid)
+        after, cpu_after = private_bytes(pid), process_cpu_s(pid)
         if {server.pid_of(name) for name in names} != {pid}:
             raise RuntimeError("the models don't share one process")
         answers = clients.ask(server.target(names[0], body))
         for name in names[1:]:
             server.unload(name)
-        left = _private_bytes(pid)
+        left = private_bytes(pid)
         if clients.ask(server.target(names[0], body)) != answers:
             raise RuntimeError("the one that stayed answers otherwise")
         threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
@@ -90,8 +91,13 @@ def measure(place: Path, body: bytes, *, members: int = MEMBERS) -> Packed:
     )
 
 
-def report(packed: Packed) -> str:
-    """One line."""
+def row(place: Path, given: argparse.Namespace) -> Outcome:
+    """Raises RuntimeError."""
+    packed = measure(place, members=given.members)
+    return Outcome([_line(packed)], packed.missed, asdict(packed))
+
+
+def _line(packed: Packed) -> str:
     return (
         f"{ROW} {packed.members} members: each further one {packed.own_bytes / 1e6:.2f} MB (floor {BYTES_MOST / 1e6:g}), "
         f"of it {packed.kept_bytes / 1e6:.2f} after its end, "
@@ -99,10 +105,6 @@ def report(packed: Packed) -> str:
         f"CPU with the first answer {packed.cpu_s * 1e3:.2f} ms, whole load {packed.whole_load_s * 1e3:.1f} ms; "
         f"the process: {packed.process_bytes / 1e6:.1f} MB with one, {packed.threads} threads"
     )
-
-
-def as_json(packed: Packed) -> dict[str, Any]:
-    return asdict(packed)
 
 
 def _folder(place: Path, seed: int) -> Path:
@@ -121,12 +123,3 @@ def _load(server: Ours, name: str, body: bytes) -> float:
     took = time.monotonic() - began
     clients.ask(server.target(name, body))
     return took
-
-
-def _private_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
-
-
-def body(columns: list[float]) -> bytes:
-    return json.dumps({"inputs": {"x": [columns]}}).encode()

@@ -66,6 +66,13 @@ class Ours:
         self._names: dict[str, str] = {}
 
     def start(self, folders: dict[str, Path]) -> None:
+        self.boot()
+        for row, folder in folders.items():
+            self.deploy(row, folder)
+            self.load(row)
+
+    def boot(self) -> float:
+        """Seconds until it takes requests."""
         data = self._place / "data"
         cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache/uv")
         (self._place / "fornada.toml").write_text(f"{self._config}drain_s = 2\n[provision]\ncache_dir = {json.dumps(cache)}\n")
@@ -81,13 +88,12 @@ class Ours:
             "--isolation",
             self.isolation,
         ]
+        began = time.monotonic()
         with (self._place / "log").open("ab") as log:
             self._process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._url = _waited(lambda: json.loads((data / "run/node.json").read_text())["url"], "run/node.json")
-        _waited(lambda: urlopen(f"{self._url}/health/ready", timeout=5).status == 200, "/health/ready")
-        for row, folder in folders.items():
-            self.deploy(row, folder)
-            self.load(row)
+        self._url = waited(lambda: json.loads((data / "run/node.json").read_text())["url"], "run/node.json")
+        waited(lambda: urlopen(f"{self._url}/health/ready", timeout=5).status == 200, "/health/ready")
+        return time.monotonic() - began
 
     def deploy(self, row: str, folder: Path) -> None:
         self._names[row] = f"@bench/{row}"
@@ -126,9 +132,14 @@ class Ours:
     def front(self, row: str) -> int:
         return int(json.loads((self._place / "data/run/node.json").read_text())["control_pid"])
 
-    def stop(self) -> None:
+    def halt(self) -> None:
+        """Its data stays, for another boot."""
         if self._process:
-            _end(self._process)
+            end(self._process)
+            self._process = None
+
+    def stop(self) -> None:
+        self.halt()
         shutil.rmtree(self._place, ignore_errors=True)
 
 
@@ -158,7 +169,7 @@ class Yardstick:
                 command = [sys.executable, "-m", "bench.yardstick.app", str(port), str(front_end.fileno())]
                 front = subprocess.Popen(command, pass_fds=[front_end.fileno()], cwd=REPOSITORY, stdin=subprocess.DEVNULL)
             self._running[row] = (port, [front, runner], keeper_end)
-            _waited(lambda port=port: urlopen(f"http://127.0.0.1:{port}/", timeout=5).status == 200, "the yardstick")
+            waited(lambda port=port: urlopen(f"http://127.0.0.1:{port}/", timeout=5).status == 200, "the yardstick")
 
     def target(self, row: str, body: bytes) -> Target:
         return Target("127.0.0.1", self._running[row][0], "/", body)
@@ -173,11 +184,11 @@ class Yardstick:
         for _, processes, keeper_end in self._running.values():
             keeper_end.close()
             for process in processes:
-                _end(process)
+                end(process)
         self._running.clear()
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: "subprocess.Popen[bytes]") -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(15)
@@ -201,7 +212,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _waited(check, what: str):  # type: ignore[no-untyped-def]
+def waited(check, what: str):  # type: ignore[no-untyped-def]
     limit = time.monotonic() + START_S
     while True:
         try:
@@ -211,4 +222,4 @@ def _waited(check, what: str):  # type: ignore[no-untyped-def]
             pass
         if time.monotonic() > limit:
             raise RuntimeError(f"no {what} after {START_S:g} s")
-        time.sleep(0.02)
+        time.sleep(0.002)

@@ -27,9 +27,12 @@ class Front:
             return
         message = await receive()
         body = message.get("body", b"")
-        while message.get("more_body"):
-            message = await receive()
-            body += message.get("body", b"")
+        if message.get("more_body"):
+            pieces = [body]
+            while message.get("more_body"):
+                message = await receive()
+                pieces.append(message.get("body", b""))
+            body = b"".join(pieces)
         if not body:
             answer = b"{}"  # health
         else:

@@ -51,6 +51,9 @@ class Link:
             except BlockingIOError:
                 self._loop.add_writer(self._end.fileno(), self._writable)
                 return
+            except OSError as error:
+                self._end_all(RuntimeError(f"the runner has gone: {error.strerror}"))
+                return
             del self._packets[0]
 
     def _writable(self) -> None:
