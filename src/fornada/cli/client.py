@@ -2,10 +2,8 @@
 
 import functools
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -30,7 +28,8 @@ class Node:
         self.url = address.url
         self.account = address.account
         self.chosen = address.chosen
-        httpx = _httpx()
+        import httpx
+
         self._httpx = httpx
         host = urlsplit(self.url).hostname or ""
         headers = {"user-agent": "fornada-cli"}
@@ -279,11 +278,3 @@ def _is_this_machine(host: str) -> bool:
     from fornada.app.config import is_loopback
 
     return is_loopback(host)
-
-
-def _httpx() -> ModuleType:
-    # httpx imports its own command line, with rich and pygments, where it can: twice the time of all the rest.
-    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
-    import httpx
-
-    return httpx
