@@ -105,8 +105,8 @@ class FakeProcess:
         self.runner.attach(theirs)
         return again
 
-    def end(self, *, code: int | None, signal: int | None) -> None:
-        status = ExitStatus(code, signal, max_rss_bytes=17 * 1024**2)
+    def end(self, *, code: int | None, signal: int | None, **how: bool) -> None:
+        status = ExitStatus(code, signal, max_rss_bytes=17 * 1024**2, **how)
         self._ended.set_result(status)
         if not self._told.done():
             self._told.set_result(status)
@@ -224,7 +224,8 @@ class FakeRunner:
         await asyncio.sleep(self.behaviour.stop_s)
         self.die(code=0)
 
-    def die(self, *, code: int | None = None, signal: int | None = None) -> None:
+    def die(self, *, code: int | None = None, signal: int | None = None, **how: bool) -> None:
+        """`how` is what an ExitStatus says beyond the two."""
         if not self.process.alive:
             return
         for task in [*self._tasks]:
@@ -233,7 +234,7 @@ class FakeRunner:
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
         os.close(self.process.printing)
-        self.process.end(code=code, signal=signal)
+        self.process.end(code=code, signal=signal, **how)
 
     # ---- the wire
 

@@ -144,6 +144,21 @@ async def test_a_crash_is_told_to_every_caller_at_once_and_touches_no_other_mode
 
 
 @virtual
+async def test_an_end_that_nobody_wanted_says_so_even_when_it_looks_orderly():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        caller = world.ask(sleep_s=10.0)
+        await asyncio.sleep(0.1)
+        world.keeper.runners()[0].die(code=0)
+        with pytest.raises(RunnerDied, match="exit code 0, which the node had not asked it to: model code called exit"):
+            await caller.result()
+        await asyncio.sleep(0.1)
+        assert "model code called exit" in world.node.why(A)["last_failure"]["reason"]
+        assert [entry["how"] for entry in world.happened("instance.ended")] == ["exit code 0"]
+
+
+@virtual
 async def test_five_callers_who_all_crash_a_model_that_takes_one_at_a_time_are_told_soon():
     async with World() as world:
         world.put()

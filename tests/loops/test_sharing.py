@@ -15,10 +15,11 @@ def launches(world: World, model: str) -> list[Any]:
     return [process.launch for process in world.keeper.processes if process.launch.assignment["model"] == model]
 
 
-def crash(world: World) -> None:
-    """The shared process dies: in this world each fake has one of its own."""
+def crash(world: World, *, code: int | None = None, signal: int | None = None, over_memory: bool = False) -> None:
+    """The shared process dies, by default of a SIGSEGV: in this world each fake has one of its own."""
+    signal = 11 if code is None and signal is None else signal
     for process in world.keeper.alive:
-        process.runner.die(signal=11)
+        process.runner.die(code=code, signal=signal, over_memory=over_memory, with_host=bool(process.launch.host))
 
 
 async def two(world: World, **more: Any) -> None:
@@ -64,6 +65,31 @@ async def test_a_common_death_is_a_crash_for_who_worked_and_no_failure_for_who_r
         await world.answer(A, echo=1)
         await world.answer(B, echo=1)
         assert launches(world, A)[1].host == launches(world, B)[1].host != launches(world, A)[0].host
+
+
+@virtual
+async def test_a_process_that_exits_with_code_0_is_as_dead_as_any_other():
+    async with World() as world:
+        await two(world)
+        caller = world.ask(A, sleep_s=100)
+        await asyncio.sleep(1)
+        crash(world, code=0)
+        await asyncio.sleep(1)
+        assert "exit code 0, which the node had not asked it to" in str(caller.refused)
+        assert world.node.why(B)["last_failure"] is None, "who rested is blamed"
+        await world.answer(A, echo=1)
+        assert launches(world, A)[1].host != launches(world, A)[0].host, "seated in a process that is dead"
+
+
+@virtual
+async def test_too_much_memory_of_all_together_is_told_as_that():
+    async with World() as world:
+        await two(world)
+        caller = world.ask(A, sleep_s=100)
+        await asyncio.sleep(1)
+        crash(world, signal=9, over_memory=True)
+        await asyncio.sleep(1)
+        assert "raise [node] packed_memory" in str(caller.refused)
 
 
 @virtual

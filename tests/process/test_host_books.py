@@ -172,10 +172,12 @@ class Books(RuleBasedStateMachine):
             if data.draw(strategies.booleans()):
                 self.loop.turn()  # its channels may close long before it can be reaped
                 assert all(member.life is not Life.ENDED or member.dismissed for member in members), "told before anybody knows how"
-            host.life, host.end = Life.ENDED, Exit(code=None, signal=11, max_rss_bytes=1, cpu_s=1.0)
+            over = data.draw(strategies.booleans())
+            host.life, host.end = Life.ENDED, Exit(code=None, signal=11, max_rss_bytes=1, cpu_s=1.0, over_memory=over)
             self.books.reaped(host)
             assert all(member.life is Life.ENDED for member in members)
-            assert all(member.end == Exit(code=None, signal=11) for member in members if not member.dismissed)
+            told = Exit(code=None, signal=11, over_memory=over, with_host=True)
+            assert all(member.end == told for member in members if not member.dismissed)
 
     @rule(data=strategies.data(), number=strategies.sampled_from([signal.SIGTERM, signal.SIGKILL]))
     def signalled(self, data, number):

@@ -288,6 +288,8 @@ class ExitStatus(msgspec.Struct, frozen=True):
     cpu_s: float = 0.0
     over_memory: bool = False
     """It was ended because it, and what it started, held more than its bound."""
+    with_host: bool = False
+    """The process that it shared ended, and it with that one: what is said here is that one's end."""
 
 
 class ProcessPort(Protocol):

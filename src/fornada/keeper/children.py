@@ -34,6 +34,8 @@ class Exit:
     cpu_s: float = 0.0
     over_memory: bool = False
     """It was ended because it held more memory than its bound."""
+    with_host: bool = False
+    """Of a member: it went with the process that it shared, whose end this is."""
 
     def __str__(self) -> str:
         return f"exited with code {self.code}" if self.signal is None else f"was killed by signal {self.signal} ({_name(self.signal)})"
@@ -46,6 +48,7 @@ class Exit:
             "max_rss_bytes": self.max_rss_bytes,
             "cpu_s": round(self.cpu_s, 6),
             "over_memory": self.over_memory,
+            "with_host": self.with_host,
         }
 
 

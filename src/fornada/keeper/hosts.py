@@ -101,8 +101,8 @@ class Hosts:
     def reaped(self, host: HostChild) -> None:
         """The process has ended, and with it all its members."""
         self._close(host)
-        # Its memory and time were nobody's alone.
-        end = Exit(code=host.end.code, signal=host.end.signal)
+        # What it took of memory and time was nobody's alone.
+        end = Exit(code=host.end.code, signal=host.end.signal, over_memory=host.end.over_memory, with_host=True)
         for member in list(host.members.values()):
             self._end(member, end)
 

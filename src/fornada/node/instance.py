@@ -19,10 +19,10 @@ from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.node.idling import Idling
 from fornada.node.intake import Intake
 from fornada.node.launch import Place
-from fornada.node.past import Past
+from fornada.node.past import Past, crashed, describe_death, describe_end
 from fornada.node.provisioning import Provisioning
 from fornada.node.refusals import CUT_RETRY_S, cut_off, refusal
-from fornada.node.runner import Runner, describe_end
+from fornada.node.runner import Runner
 from fornada.node.site import Site
 from fornada.node.start import Starting, remove_scratch
 from fornada.node.undertaking import Undertaking
@@ -285,7 +285,7 @@ class Instance:
         """Ends in Exited, whatever happens, but for KeeperLost."""
         contained = partial(self._site.faults.contained, model=self.model, instance=runner.id)
         status = await runner.ended()
-        self.past.last_line, self.past.died_of = "", describe_end(status, last_line="")
+        self.past.last_line, self.past.died_of = "", describe_death(status, last_line="")
         blameless, emptied = False, ""
         with contained("end"):
             blameless, emptied = self._account_for(runner, status)
@@ -301,8 +301,8 @@ class Instance:
         """What its end says about it: (whether it had nothing to do with it, what is to be removed of its host)."""
         blameless = self.past.take_in(runner, status, booked_bytes=self.booked_bytes)
         self._site.zygotes.ended(runner.id)
-        emptied = self._site.hosts.left(runner.id, well=status.code == 0)
-        self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status, last_line=""), **runner.used(status))
+        emptied = self._site.hosts.left(runner.id, well=not crashed(status))
+        self._say("instance.ended", instance=runner.id, pid=runner.pid, how=describe_end(status), **runner.used(status))
         return blameless, emptied
 
     # ---- announcements

@@ -441,6 +441,7 @@ class KeeperClient:
             max_rss_bytes=int(head["max_rss_bytes"]),
             cpu_s=float(head["cpu_s"]),
             over_memory=bool(head.get("over_memory")),
+            with_host=bool(head.get("with_host")),
         )
         if "instance" in head:
             process = self._processes.get(str(head["instance"]))

@@ -278,17 +278,3 @@ class Runner:
 
 def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and 0 <= value <= LOAD_LONGEST_S
-
-
-def describe_end(status: ExitStatus, *, last_line: str) -> str:
-    """How a process ended, for people."""
-    if status.over_memory and status.code != 0:  # what it had started may have been ended for it alone
-        how = "ended because it used more memory than it may: raise [resources] memory in model.toml"
-    elif status.signal is not None:
-        try:
-            how = f"ended by {signal.Signals(status.signal).name}"
-        except ValueError:
-            how = f"ended by signal {status.signal}"
-    else:
-        how = f"exit code {status.code}"
-    return f"{how}: {last_line}" if last_line else how

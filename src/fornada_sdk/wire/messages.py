@@ -80,7 +80,10 @@ class Kind(enum.IntEnum):
     BUILD = 68  # control plane: JSON build, argv, env, cwd, limits, log
     BUILT = 69  # keeper: JSON build, pid (it has started)
     SIGNAL = 70  # control plane: JSON instance or build, signal
-    EXITED = 71  # keeper: JSON instance or build, status (exit code or null), signal (or null), max_rss_bytes, cpu_s
+    # over_memory: it was ended for that; with_host: the process that it shared ended, and status and signal are that one's
+    EXITED = (
+        71  # keeper: JSON instance or build, status (exit code or null), signal (or null), max_rss_bytes, cpu_s, over_memory, with_host
+    )
     FORGET = 72  # control plane: JSON instance or build: its end is known, drop the record
     DRAIN = 73  # keeper: JSON reason, deadline_s: the node is to stop
     SERVING = 74  # control plane: JSON url, ready: it accepts requests
