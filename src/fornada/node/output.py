@@ -17,6 +17,7 @@ import msgspec
 
 from fornada.core.names import ModelName
 from fornada.telemetry import Outputs
+from fornada.telemetry.metrics import Count
 from fornada.telemetry.times import rfc3339
 
 MARK = b"\x1e{"
@@ -55,15 +56,18 @@ class OutputReader:
         model: ModelName,
         instance: str,
         outputs: Outputs,
+        lines_dropped: Count,
         crowd: Crowd,
         wall: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        """`lines_dropped` is the model's metric, and grows with `dropped`."""
         self._fd = descriptor
         self._model = model
         self._instance = instance
         self._suffix = b',"instance":' + json.dumps(instance).encode() + b"}"
         self._outputs = outputs
+        self._lines_dropped = lines_dropped
         self._wall = wall
         self._loop = loop
         self._crowd = crowd
@@ -200,6 +204,7 @@ class OutputReader:
             return
         self._rest = self._rest.split(b"\n", count)[-1] if count < self._rest.count(b"\n") else self._last_of_rest()
         self.dropped += count
+        self._lines_dropped.value += count
         self._dropped += count
         if self._telling is None:
             self._telling = self._loop.call_later(DROPS_TOLD_S, self._tell_of_dropped)

@@ -158,6 +158,7 @@ class Runner:
             model=self._owner.model,
             instance=self.process.instance,
             outputs=self._site.telemetry.outputs,
+            lines_dropped=self._site.telemetry.metrics.lines_dropped.at(self._owner.model),
             crowd=self._site.crowd,
             wall=self._site.clock.wall,
             loop=self._site.loop,

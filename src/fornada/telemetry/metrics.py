@@ -139,6 +139,9 @@ class Metrics(Collector):
             ["model", "outcome"],
         )
         self.outbound_bytes = Counts("fornada_outbound_bytes", "Bytes between models and the hosts that they name.", ["model", "direction"])
+        self.lines_dropped = Counts(
+            "fornada_output_lines_dropped", "Lines that a model printed and that are not kept: more came than are stored.", ["model"]
+        )
         self.queue_length = Gauge("fornada_queue_length", "Requests that wait for an instance.", ["model"])
         self.instances = Gauge("fornada_instances", "Instances by state.", ["model", "state"])
         self.parked = Gauge("fornada_instances_parked", "Ready instances whose processes are stopped until the next request.", [])

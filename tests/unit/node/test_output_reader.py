@@ -11,6 +11,7 @@ import pytest
 from fornada.core.names import ModelName
 from fornada.node.output import CHUNK, LINES_A_SECOND, LINES_A_TURN, PAUSE_S, READS_A_TURN, Crowd, OutputReader
 from fornada.telemetry import Outputs
+from fornada.telemetry.metrics import Count
 from tests.loops.virtual import VirtualClock, virtual
 
 MODEL = ModelName("@test/a")
@@ -23,8 +24,11 @@ class Pipe:
         self.outputs = Outputs(folder, wall=VirtualClock().wall, max_bytes=1 << 24)
         loop = asyncio.get_running_loop()
         said_by: Any = {"model": MODEL, "instance": 'a-"1"'}
+        self.counted = Count()
         outputs, wall = self.outputs, VirtualClock().wall
-        self.reader = OutputReader(self.reading, outputs=outputs, crowd=crowd or Crowd(), wall=wall, loop=loop, **said_by)
+        self.reader = OutputReader(
+            self.reading, outputs=outputs, lines_dropped=self.counted, crowd=crowd or Crowd(), wall=wall, loop=loop, **said_by
+        )
 
     def write(self, data: bytes) -> None:
         os.write(self.writing, data)
@@ -155,6 +159,7 @@ async def test_a_flood_of_short_lines_costs_no_more_work_than_is_given_to_it(fol
     pipe.reader.close()
     stored = sum(count for _, count in pipe.outputs.writes if count > 1)
     assert stored + pipe.reader.dropped == taken, "a line is stored, or counted"
+    assert pipe.counted.value == pipe.reader.dropped > 0
     told = [entry.line async for entry in pipe.outputs.read(MODEL, last=10**6, follow=False) if entry.stream == "node"]
     assert sum(int(text.split()[0]) for text in told) == pipe.reader.dropped
     pipe.close()
