@@ -66,7 +66,7 @@ class Catalog:
         if not self._may_see(entry, account):
             raise ModelNotAllowed("The account is not allowed to access this model")
         if reference.version is None and reference.label is None:
-            return Resolved(entry, entry.stable.spec, None)
+            return Resolved(entry, entry.answering.spec, None)
         version = self._labelled(entry, reference.label) if reference.label else self._by_digest(entry, str(reference.version))
         return Resolved(entry, version.spec, version.digest)
 

@@ -60,13 +60,20 @@ class Entry(msgspec.Struct, frozen=True):
     serving: Version | None = None
     """What has taken the name: an older one than stable while a deploy is under way. None: stable."""
 
+    @property
+    def answering(self) -> Version:
+        """What a request gets that names no version."""
+        return self.serving or self.stable
+
 
 class Resolved(NamedTuple):
-    """A reference, looked up. `version` is set only where the caller named one."""
+    """A reference, looked up."""
 
     entry: Entry
     spec: ModelSpec
+    """Of the version that answers."""
     version: VersionDigest | None
+    """Set only where the caller named one."""
 
 
 class Pruned(msgspec.Struct, frozen=True):

@@ -114,7 +114,7 @@ class Contracts:
     def of(self, resolved: Resolved) -> Contract:
         """The contract of what a reference means. Raises InvalidSpec where the model's own schema can't be used."""
         entry = resolved.entry
-        digest = resolved.version or entry.stable.digest
+        digest = resolved.version or entry.answering.digest
         key = entry.name, digest
         found = self._kept.get(key)
         if found is None:
@@ -125,8 +125,8 @@ class Contracts:
         return found
 
     def _read(self, resolved: Resolved, digest: VersionDigest) -> Contract:
-        name, stable = resolved.entry.name, resolved.entry.stable
-        version = stable if stable.digest == digest else self._catalog.version(name, digest)
+        name, answering = resolved.entry.name, resolved.entry.answering
+        version = answering if answering.digest == digest else self._catalog.version(name, digest)
         meter = self._meters.get(name)
         if meter is None:
             meter = self._meters[name] = self._observer.meter(name)

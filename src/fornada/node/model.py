@@ -41,7 +41,7 @@ class Model:
         self._removed = False
         self.loads, self.attempts = site.store.counters(entry.name)
         # A deploy was under way when the node went down: who served then goes on, and stable comes up beside it.
-        self.current = self._instance(entry.serving or entry.stable)
+        self.current = self._instance(entry.answering)
 
     # ---- requests
 
@@ -214,8 +214,7 @@ class Model:
 
     def _note_serving(self) -> None:
         """What can't be written costs this much: after a restart the older version is tried once more before this one."""
-        known = self.entry.serving or self.entry.stable
-        if known.digest == self.current.version.digest or self._removed or self.going_down:
+        if self.entry.answering.digest == self.current.version.digest or self._removed or self.going_down:
             return
         try:
             self.entry = self._site.store.set_serving(self.name, self.current.version.digest)

@@ -60,6 +60,17 @@ async def test_a_deployed_model_is_listed_found_and_on_disk_also_after_a_restart
     assert os.stat(version.folder).st_mode & 0o222 == 0
 
 
+async def test_a_name_means_the_older_version_until_the_new_one_serves(nodes):
+    node = nodes()
+    older = await deploy(node.catalog, model(more="[serving]\ntimeout_s = 1"))
+    newer = await deploy(node.catalog, model(more="[serving]\ntimeout_s = 2"))
+    assert resolve(node.catalog, "@test/a").spec == older.spec
+    assert resolve(node.catalog, "@test/a:stable").spec == newer.spec
+    node.store.set_serving(newer.model, newer.digest)
+    node.catalog.reload(newer.model)
+    assert resolve(node.catalog, "@test/a").spec == newer.spec
+
+
 async def test_the_smallest_shape_is_a_model(catalog):
     version = await deploy(catalog, {"greeter/model.py": MODEL, "greeter/requirements.txt": b"tiny==1.0  # all it needs\n"})
     assert (version.model, version.spec.task, version.spec.engine, version.spec.python.entry) == (

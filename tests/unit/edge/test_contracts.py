@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from fornada.core.errors import BadRequest
-from fornada.core.names import LOCAL_ACCOUNT, parse_reference
+from fornada.core.names import LOCAL_ACCOUNT, VersionDigest, parse_reference
+from fornada.core.ports import Resolved, Version
+from fornada.core.specs import spec_from_table
 from fornada.edge.observer import Meter, Unobserved
 from fornada.edge.tasks import task_of
 from fornada.edge.validation import Contract, Contracts
@@ -35,6 +37,21 @@ def test_one_folder_under_two_names_is_counted_under_each():
     for name in ("@test/first", "@test/second"):
         resolved = catalog.resolve(parse_reference(name), LOCAL_ACCOUNT)
         assert contracts.of(resolved).meter is observer.meters[name]
+
+
+def test_while_a_deploy_is_under_way_requests_are_read_by_what_the_older_version_takes():
+    catalog = FakeCatalog()
+    newer = catalog.add("@test/a", serving={"max_body": "2MiB"})
+    spec = spec_from_table({"name": "@test/a", "serving": {"max_body": "1MiB"}})
+    older = msgspec.structs.replace(newer.stable, digest=VersionDigest("0" * 64), spec=spec)
+    contracts = Contracts(observer=Unobserved(), catalog=catalog)
+
+    def bytes_taken(serving: Version | None) -> int:
+        entry = msgspec.structs.replace(newer, serving=serving)
+        return contracts.of(Resolved(entry, entry.answering.spec, None)).max_body
+
+    assert bytes_taken(older) == 1024**2
+    assert bytes_taken(None) == bytes_taken(newer.stable) == 2 * 1024**2
 
 
 @pytest.mark.parametrize("depth", [20, 60])

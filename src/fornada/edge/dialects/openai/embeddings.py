@@ -113,7 +113,7 @@ class EmbeddingsDoor(OpenaiDoor):
         timeout_s = exchange.facts.timeout_s
         deadline = Instant(self._clock.now() + (resolved.spec.serving.timeout_s if timeout_s is None else timeout_s))
         # A deploy on the way must not mix two versions' vectors, whose numbers have nothing to do with each other.
-        version = resolved.version or (resolved.entry.serving or resolved.entry.stable).digest
+        version = resolved.version or resolved.entry.answering.digest
         head = invoke_head(exchange, account, (), JSON, stream=False)
         for group in groups:
             yield InferenceRequest(
