@@ -4,7 +4,7 @@ Two ways in. Hot routes (inference) get an `Exchange`: callbacks, no task, no fu
 InferencePort and back. Every other route gets a `Call` and returns a `Reply`. Neither side sees a transport or an ASGI type.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -36,7 +36,10 @@ class Exchange(Protocol):
     """Bytes of the body."""
 
     def body(self) -> bytes:
-        """The whole body. To be called once."""
+        """The whole body. Either this or `pieces` is to be called, once."""
+
+    def pieces(self) -> Sequence[bytes]:
+        """The whole body as it came: one piece, or several large ones."""
 
     def hold(self, ticket: Ticket) -> None:
         """Keeps what `submit` returned: it is told when the caller leaves, and what has left of a stream."""

@@ -229,6 +229,41 @@ def test_a_model_of_its_own_kind_gets_what_was_sent(edge: Served):
     assert edge.inference.last.pieces == {"": '{"prompt":"olá"}'.encode(), "picture": b"\x00\xff"}
 
 
+LONG = PICTURE * 700
+"""Of more than the server reads at once."""
+
+
+@pytest.mark.parametrize(("url", "name"), [(CLASSIFY, "image"), (A, "")])
+def test_a_long_body_that_nobody_looks_into_is_passed_on_in_the_pieces_in_which_it_came(edge: Served, url: str, name: str):
+    edge.inference.behaviour = answer(b"[]")
+    assert edge.fetch("POST", url, LONG, headers={"content-type": "image/jpeg"}).status == 200
+    asked = edge.inference.last
+    assert asked.pieces[name] == LONG
+    sent = [piece for piece in asked.request.body if len(piece) > 1000]
+    assert len(sent) > 1 and max(map(len, sent)) < len(LONG)
+    assert list(asked.head.parts) == ([("", 2), (name, len(LONG))] if name else [])
+
+
+@pytest.mark.parametrize(("url", "name"), [(CLASSIFY, "image"), (A, "")])
+def test_a_body_in_small_pieces_is_put_together_first(edge: Served, url: str, name: str):
+    edge.inference.behaviour = answer(b"[]")
+    with edge.connect() as connection:
+        connection.send(request_bytes(edge.address, "POST", url, PICTURE, {"content-type": "image/jpeg"}, chunked=True, chunk=10))
+        assert connection.read_response().status == 200
+    assert edge.inference.last.pieces[name] == PICTURE
+    assert sum(len(piece) > 2 for piece in edge.inference.last.request.body) == 1
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "image/jpeg", ""])
+def test_long_json_is_read_whatever_it_is_called(edge: Served, kind: str):
+    edge.inference.behaviour = answer(b"[]")
+    text = json.dumps({"text": "x" * len(LONG)}).encode()
+    assert edge.fetch("POST", A, b" " + text, headers={"content-type": kind} if kind else {}).status == 200
+    assert json.loads(edge.inference.last.body) == json.loads(text) and edge.inference.last.head.type == "application/json"
+    number = edge.fetch("POST", CLASSIFY, text[1:], headers={"content-type": "application/json"})
+    assert (number.status, number.code) == (400, 5006)
+
+
 @pytest.mark.parametrize("body", [b"5", b'"text"', b"null", b"true", b"[1,2]", b"[]", b"-1.5"])
 def test_json_that_is_no_object_is_refused_where_the_schema_says_object(edge: Served, body: bytes):
     for kind in ("", "application/json", "application/x-www-form-urlencoded"):

@@ -6,6 +6,7 @@ any ─the caller leaves─► LEFT          (what is told to it then is dropped
 """
 
 import enum
+from collections.abc import Sequence
 from time import monotonic
 
 from fornada.core.errors import FornadaError, InternalFault
@@ -19,6 +20,8 @@ from fornada.edge.server.lines import CHUNKED, CLOSE, KEEP_OLD, LAST_CHUNK, chun
 from fornada.edge.server.pipeline import Pipeline
 from fornada.edge.server.shared import Shared
 
+PIECE_BYTES = 16 * 1024
+"""On average: each piece costs who passes it on, so that a body in small ones is put together first."""
 REFUSED_BY_MODEL = "refused_by_model"
 """Outcome of an answer for which model code chose a refusal's status."""
 
@@ -101,6 +104,13 @@ class HotExchange:
         chunks = self.chunks
         self.chunks = []
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def pieces(self) -> Sequence[bytes]:
+        count = len(self.chunks)
+        if count != 1 and self.size < max(count, 1) * PIECE_BYTES:
+            return (self.body(),)
+        pieces, self.chunks = self.chunks, []
+        return pieces
 
     @property
     def finished(self) -> bool:

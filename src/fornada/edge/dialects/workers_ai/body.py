@@ -8,7 +8,7 @@
 All forms of one input become the same request: bytes out of JSON, base64 and files are pieces of their own (InvokeHead.parts).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fornada.core.errors import BadRequest
@@ -23,6 +23,8 @@ from fornada.edge.validation import Contract
 JSON = "application/json"
 _BLANKS = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
+_STARTS_OF_VALUES = b'"-0123456789tfn'
+_STARTS_OF_JSON = b"{[" + _STARTS_OF_VALUES
 _SIGNS_OF_MEDIA = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"RIFF", b"BM", b"OggS", b"fLaC", b"ID3", b"II*\x00", b"MM\x00*", b"\x1aE\xdf\xa3")
 _UNTYPED = frozenset(["", "application/x-www-form-urlencoded"])
 """What clients send that were told no type; curl's default says nothing of the body either."""
@@ -43,8 +45,11 @@ class Input(NamedTuple):
     """Generated text must be JSON, and is answered as a value."""
 
 
-def read_body(body: bytes, content_type: str, media_type: str, query: Mapping[str, str], contract: Contract) -> Input:
-    """The inputs of a request. Raises BadRequest."""
+def read_body(pieces: Sequence[bytes], content_type: str, media_type: str, query: Mapping[str, str], contract: Contract) -> Input:
+    """The inputs of a request whose body are these pieces, one at least. Raises BadRequest."""
+    if len(pieces) > 1 and _is_opaque(pieces[0], media_type, contract):
+        return _from_pieces(pieces, media_type, query, contract)
+    body = joined(pieces)
     start = body[:1]
     if start not in (b"{", b"["):
         stripped = body[:1024].lstrip(_BLANKS)
@@ -59,6 +64,28 @@ def read_body(body: bytes, content_type: str, media_type: str, query: Mapping[st
     if media_type == "multipart/form-data":
         return _from_fields(read_multipart(body, content_type), query, contract)
     return _from_bytes(body, media_type, query, contract)
+
+
+def joined(pieces: Sequence[bytes]) -> bytes:
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _is_opaque(first: bytes, media_type: str, contract: Contract) -> bool:
+    """Nobody looks into a body that begins so: a long one needn't be copied into one piece. Where that isn't plain, it is no."""
+    if media_type == JSON or media_type.endswith("+json") or media_type == "multipart/form-data":
+        return False
+    start = first.lstrip(_BLANKS)[:1]
+    if not start or start in _STARTS_OF_JSON or start == _BOM[:1]:
+        return False
+    return bool(contract.raw) or contract.open or contract.task is CUSTOM
+
+
+def _from_pieces(pieces: Sequence[bytes], media_type: str, query: Mapping[str, str], contract: Contract) -> Input:
+    """As `_from_bytes`, for what is opaque."""
+    given = _from_bytes(b"", media_type or "application/octet-stream", query, contract)
+    body = (*given.body[:-1], *pieces)
+    parts = (*given.parts[:-1], (contract.raw, sum(map(len, pieces)))) if given.parts else ()
+    return given._replace(body=body, parts=parts)
 
 
 def read_json(body: bytes, contract: Contract) -> Input:
@@ -138,7 +165,7 @@ def _from_bytes(body: bytes, media_type: str, query: Mapping[str, str], contract
 
 def _is_json(body: bytes) -> bool:
     """Whether a body without a type is a number, a text or a word of JSON: somebody's mistake, and no raw input."""
-    if body.lstrip(_BLANKS)[:1] not in b'"-0123456789tfn':
+    if body.lstrip(_BLANKS)[:1] not in _STARTS_OF_VALUES:
         return False
     try:
         value_of(body)

@@ -10,7 +10,7 @@ from fornada.core.resources import format_size
 from fornada.edge.auth import ANYBODY, account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import RunSink
-from fornada.edge.dialects.workers_ai.body import Input, read_body, read_json
+from fornada.edge.dialects.workers_ai.body import Input, joined, read_body, read_json
 from fornada.edge.dialects.workers_ai.text import text_sink
 from fornada.edge.invoke import Invoker, quoted
 from fornada.edge.json_bodies import fields_of, is_true, value_of
@@ -84,16 +84,18 @@ class RunDoor:
             exchange.meter = contract.meter
             if exchange.size > contract.max_body:
                 raise too_large(contract.max_body)
-            body = exchange.body()
-            if contract.plain and not contract.generates and body[:1] == b"{":
+            pieces = exchange.pieces()
+            if contract.plain and not contract.generates and pieces[0][:1] == b"{":
                 # Most requests of models with an interface of their own: checked for being JSON, and passed on as they are.
+                body = joined(pieces)
                 fields = fields_of(body)
                 if "options" not in fields:
                     stream = "stream" in fields and is_true(fields["stream"])
                     self._invoker.run(exchange, RunSink(exchange, stream), resolved, account, (body,), stream=stream)
                     return
+                pieces = (body,)
             facts = exchange.facts
-            given = read_body(body, facts.content_type, facts.media_type, target.query, contract)
+            given = read_body(pieces, facts.content_type, facts.media_type, target.query, contract)
         except FornadaError as error:
             exchange.fail(error)
             return
