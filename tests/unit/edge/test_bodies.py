@@ -34,7 +34,7 @@ def contract(slug: str = "custom", **schema: Any) -> Contract:
 
 
 def read(body: bytes, kind: str = "", contract_: Contract | None = None, **query: str) -> Input:
-    return read_body(body, kind, kind.partition(";")[0], query, contract_ or contract())
+    return read_body((body,), kind, kind.partition(";")[0], query, contract_ or contract())
 
 
 def json_part(given_: Input) -> Any:
