@@ -1,6 +1,7 @@
 """What is to be sent to one runner: frames of one turn of the loop leave in as few packets as possible, acknowledgements with them."""
 
 import asyncio
+import errno
 import os
 import struct
 from collections.abc import Callable
@@ -11,15 +12,31 @@ from fornada_sdk.wire.messages import Kind
 ACK_S = 0.02
 """How long an acknowledgement waits for a message that it can travel with."""
 ACKS_AT_ONCE = 64
+AGAIN_S = 0.005
+"""After how long it is tried again where the kernel had no memory for a packet."""
 OWED_BYTES = 1024**2
 OWED_ACKS = 65536
 """Bytes of answers of ours, and acknowledgements, that may wait for a runner that doesn't read."""
+_STARVED = frozenset([errno.ENOBUFS, errno.ENOMEM])
 
 
 class Outbox:
     """Never waits. Its link's hot path writes to the fields itself."""
 
-    __slots__ = ("_ack_timer", "_fd", "_loop", "_on_room", "_open", "_owed_bytes", "acks", "blocked", "flush_due", "frames", "size")
+    __slots__ = (
+        "_ack_timer",
+        "_again_timer",
+        "_fd",
+        "_loop",
+        "_on_room",
+        "_open",
+        "_owed_bytes",
+        "acks",
+        "blocked",
+        "flush_due",
+        "frames",
+        "size",
+    )
 
     def __init__(
         self, descriptor: int, *, is_open: Callable[[], bool], on_room: Callable[[], None], loop: asyncio.AbstractEventLoop
@@ -39,6 +56,7 @@ class Outbox:
         self._owed_bytes = 0
         """Of answers of ours that were put here since the socket took no more."""
         self._ack_timer: asyncio.TimerHandle | None = None
+        self._again_timer: asyncio.TimerHandle | None = None
 
     def put(self, item: bytes) -> None:
         self.frames.append(item)
@@ -99,8 +117,7 @@ class Outbox:
             self._ack_timer.cancel()
             self._ack_timer = None
         if self.blocked:
-            self._loop.remove_writer(self._fd)
-            self.blocked = False
+            self._wait_no_longer()
 
     def _put_acks(self) -> None:
         if self._ack_timer is not None:
@@ -122,13 +139,26 @@ class Outbox:
             self.blocked = True
             self._loop.add_writer(self._fd, self._writable)
             return False
-        except OSError:
-            return True  # the runner has gone; its end will be told by the keeper
+        except OSError as error:
+            if error.errno not in _STARVED:
+                return True  # the runner has gone; its end will be told by the keeper
+            # Want of memory passes. The socket may look writable all the while; and a packet that is lost is a request nobody
+            # works on, or a stream whose reader has room and which stands still.
+            self.blocked = True
+            self._again_timer = self._loop.call_later(AGAIN_S, self._writable)
+            return False
         return True
 
-    def _writable(self) -> None:
-        self._loop.remove_writer(self._fd)
+    def _wait_no_longer(self) -> None:
         self.blocked = False
+        if self._again_timer is not None:
+            self._again_timer.cancel()
+            self._again_timer = None
+        else:
+            self._loop.remove_writer(self._fd)
+
+    def _writable(self) -> None:
+        self._wait_no_longer()
         self.flush()
         if not self.blocked:
             self._on_room()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import threading
 import time
 import types
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from fornada_sdk.runner.batch import BatchContext
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.invoke.servable import Batching, Servable, checked_outputs, settled
 from fornada_sdk.runner.long_answer import Outgoing
+from fornada_sdk.runner.reading import reader
 from fornada_sdk.runner.session import Session, State
 from fornada_sdk.runner.streams import CREDIT_WAIT_S, Stream, close, is_stream
 
@@ -50,7 +50,7 @@ class Asynchronous:
 
     async def serve(self) -> None:
         self._session.on_calls = self._on_calls
-        threading.Thread(target=self._read, name="fornada-reader", daemon=True).start()
+        reader(self._read, name="fornada-reader").start()
         self._take()
         await self._ended.wait()
 
@@ -79,11 +79,11 @@ class Asynchronous:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._session.wake_if_ended()
+        self._start()
         fault = None if task.cancelled() else task.exception()
         if fault is not None:
             raise fault  # ours: the loop's handler prints it
-        self._session.wake_if_ended()
-        self._start()
 
     def _is_due(self, call: Call) -> bool:
         call.started = True
