@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.outbound import Place, outbound, parse_place
@@ -54,11 +54,18 @@ class Crossroads:
         self._clients: list[asyncio.StreamWriter] = []
 
     def open(
-        self, *network: str, allow_private: Sequence[str] = (), look_up: Callable[[Place], Sequence[str]] | None = None, **bounds: float
+        self,
+        *network: str,
+        allow_private: Sequence[str] = (),
+        look_up: Callable[[Place], Sequence[str]] | None = None,
+        own: Sequence[str] = (),
+        **bounds: float,
     ) -> Gate:
         """A gate as a control plane has it, with a way out of its own."""
         loop = asyncio.get_running_loop()
-        options = {} if look_up is None else {"look_up": look_up}
+        options: dict[str, Any] = {} if look_up is None else {"look_up": look_up}
+        if own:
+            options["own_among"] = set(own).intersection
         way = WayOut(policy=outbound(allow_private), telemetry=self.telemetry, tasks=self.tasks, loop=loop, **options, **bounds)  # type: ignore[arg-type]
         self.way = way
         gate = Gate(self.far.fileno(), way, model=MODEL, instance="traveller-1", network=frozenset(map(parse_place, network)))

@@ -75,7 +75,7 @@ def test_names_in_other_scripts_are_those_of_dns() -> None:
 )
 def test_addresses_are_of_their_kind(address: str, kind: Kind) -> None:
     assert kind_of(ipaddress.ip_address(address)) is kind
-    assert isinstance(NOTHING.judge(place("example.com", 443), [address]), Permitted) is (kind is Kind.PUBLIC)
+    assert isinstance(NOTHING.judge(place("example.com", 443), [address], own=()), Permitted) is (kind is Kind.PUBLIC)
 
 
 @given(st.ip_addresses())
@@ -88,7 +88,7 @@ def test_what_python_calls_private_is_never_public(address: ipaddress.IPv4Addres
 @given(st.lists(st.ip_addresses().map(str), max_size=6), st.booleans())
 def test_a_verdict_holds_only_what_was_asked_about(addresses: list[str], allowed: bool) -> None:
     wanted = place("db.internal", 5432)
-    verdict = (NOTHING.and_also(wanted) if allowed else NOTHING).judge(wanted, addresses)
+    verdict = (NOTHING.and_also(wanted) if allowed else NOTHING).judge(wanted, addresses, own=())
     if isinstance(verdict, Permitted):
         assert verdict.addresses
         for address in verdict.addresses:
@@ -99,19 +99,27 @@ def test_a_verdict_holds_only_what_was_asked_about(addresses: list[str], allowed
 
 
 def test_the_public_ones_of_a_mixed_answer_are_used_and_no_other() -> None:
-    assert NOTHING.judge(place("example.com", 443), ["10.0.0.1", "8.8.8.8", "::1"]) == Permitted(("8.8.8.8",))
+    assert NOTHING.judge(place("example.com", 443), ["10.0.0.1", "8.8.8.8", "::1"], own=()) == Permitted(("8.8.8.8",))
 
 
 def test_a_private_place_is_reached_as_the_operator_wrote_it_only() -> None:
     allowed = outbound(["db.internal:5432", "10.0.0.7:80"])
-    assert allowed.judge(place("DB.Internal.", 5432), ["10.0.0.1"]) == Permitted(("10.0.0.1",))
-    assert allowed.judge(place("db.internal", 5433), ["10.0.0.1"]) == Refused("10.0.0.1 is private")
-    assert allowed.judge(place("other", 5432), ["10.0.0.1"]) == Refused("10.0.0.1 is private")
-    assert allowed.judge(place("other", 80), ["10.0.0.1", "10.0.0.7"]) == Permitted(("10.0.0.7",))
-    assert allowed.judge(place("other", 81), ["10.0.0.7"]) == Refused("10.0.0.7 is private")
+    assert allowed.judge(place("DB.Internal.", 5432), ["10.0.0.1"], own=()) == Permitted(("10.0.0.1",))
+    assert allowed.judge(place("db.internal", 5433), ["10.0.0.1"], own=()) == Refused("10.0.0.1 is private")
+    assert allowed.judge(place("other", 5432), ["10.0.0.1"], own=()) == Refused("10.0.0.1 is private")
+    assert allowed.judge(place("other", 80), ["10.0.0.1", "10.0.0.7"], own=()) == Permitted(("10.0.0.7",))
+    assert allowed.judge(place("other", 81), ["10.0.0.7"], own=()) == Refused("10.0.0.7 is private")
+
+
+def test_the_machine_s_own_address_is_as_near_as_loopback_whatever_its_number() -> None:
+    wanted = place("example.com", 443)
+    assert NOTHING.judge(wanted, ["8.8.8.8"], own=["8.8.8.8"]) == Refused("8.8.8.8 is this machine's own")
+    assert NOTHING.judge(wanted, ["8.8.8.8", "8.8.4.4"], own={"8.8.8.8"}) == Permitted(("8.8.4.4",))
+    for named in ("example.com", "8.8.8.8"):
+        assert NOTHING.and_also(place(named, 443)).judge(wanted, ["8.8.8.8"], own={"8.8.8.8"}) == Permitted(("8.8.8.8",))
 
 
 @pytest.mark.parametrize("text", ["", "example.com", "fe80::1%lo", "300.1.1.1", "8.8.8.8 "])
 def test_what_is_no_address_is_never_connected_to(text: str) -> None:
     wanted = place("example.com", 443)
-    assert NOTHING.judge(wanted, [text]) == NOTHING.and_also(wanted).judge(wanted, [text]) == Refused("has no address")
+    assert NOTHING.judge(wanted, [text], own=()) == NOTHING.and_also(wanted).judge(wanted, [text], own=()) == Refused("has no address")

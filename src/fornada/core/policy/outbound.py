@@ -3,15 +3,16 @@
     host:port ── Place ── named in the list? ── resolved (by the caller) ── which addresses may be connected to? ── Verdict
 
 The caller connects to one of the addresses that the verdict holds, never to the name again: between two look-ups a name may turn
-to another address. Ranges are those of IANA's special-purpose registries (RFC 6890 and what was registered since), written out
-here, because what `ipaddress` calls private differs between releases of Python.
+to another address. It says, too, which of them are the machine's own (node.own_addresses): no number tells. Ranges are those of
+IANA's special-purpose registries (RFC 6890 and what was registered since), written out here, because what `ipaddress` calls private
+differs between releases of Python.
 """
 
 import dataclasses
 import enum
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -28,9 +29,11 @@ class Kind(enum.Enum):
     """What an address is; the value is the word for people."""
 
     PUBLIC = "public"
+    """Meant to be reached across the internet."""
     LOOPBACK = "loopback"
     PRIVATE = "private"
     LINK_LOCAL = "link-local"
+    OWN = "this machine's own"
     METADATA = "a cloud's metadata service"
     MULTICAST = "multicast"
     RESERVED = "reserved"
@@ -79,22 +82,22 @@ class Outbound:
         """With one place more."""
         return Outbound(self.allowed | {one})
 
-    def permits(self, wanted: Place, address: Address) -> bool:
-        """Whether `address`, to which `wanted` resolved, may be connected to."""
-        return wanted in self.allowed or is_public(address) or Place(str(address), wanted.port) in self.allowed
-
-    def judge(self, wanted: Place, addresses: Sequence[str]) -> Verdict:
-        """Which of the addresses that `wanted` resolved to may be connected to. What can't be read as an address is left out."""
+    def judge(self, wanted: Place, addresses: Sequence[str], *, own: Collection[str]) -> Verdict:
+        """Which of the addresses that `wanted` resolved to may be connected to; `own` are those that are this machine's. What can't be
+        read as an address is left out."""
         permitted = []
         reason = "has no address"
         for text in addresses:
             address = _read(text)
             if address is None:
                 continue
-            if self.permits(wanted, address):
+            kind = kind_of(address)
+            if kind is Kind.PUBLIC and text in own:
+                kind = Kind.OWN
+            if kind is Kind.PUBLIC or wanted in self.allowed or Place(str(address), wanted.port) in self.allowed:
                 permitted.append(text)
             else:
-                reason = f"{text} is {kind_of(address).value}"
+                reason = f"{text} is {kind.value}"
         return Permitted(tuple(permitted)) if permitted else Refused(reason)
 
 
@@ -120,11 +123,6 @@ def parse_place(text: str) -> Place:
 def outbound(allow_private: Iterable[str]) -> Outbound:
     """[outbound] allow_private, read. Raises ValueError, naming the entry."""
     return Outbound(frozenset(map(parse_place, allow_private)))
-
-
-def is_public(address: Address) -> bool:
-    """Meant to be reached across the internet."""
-    return kind_of(address) is Kind.PUBLIC
 
 
 def kind_of(address: Address) -> Kind:

@@ -2,7 +2,7 @@
 
 In: wishes that runners send over their outbound channels, hostile ones too.
 Out: connections to the hosts that a version names; refusals; bytes counted, ends logged.
-May import: `node.tasks`, `telemetry`, `core`, `fornada_sdk.wire`.
+May import: `node.own_addresses`, `node.tasks`, `telemetry`, `core`, `fornada_sdk.wire`.
 """
 
 from fornada.node.outbound.gate import Gate, named_places

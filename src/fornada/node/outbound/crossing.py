@@ -74,7 +74,7 @@ class Crossing:
         try:
             async with asyncio.timeout(self._way.connect_s):
                 addresses = list(await self._way.addresses(self.wanted))
-                verdict = self._way.policy.judge(self.wanted, addresses)
+                verdict = self._way.policy.judge(self.wanted, addresses, own=self._way.own_among(addresses))
                 match verdict:
                     case Permitted(permitted):
                         return await self._reach(permitted[:ADDRESSES_MOST])
@@ -88,7 +88,7 @@ class Crossing:
             return None
         self.end = End.REFUSED
         # Where it lies is not told: a model would learn what the names of this network are.
-        text = "is at an address that isn't public, and [outbound] allow_private of the node doesn't name it"
+        text = "is at an address that isn't public or is the node's own, and [outbound] allow_private of the node doesn't name it"
         refuse(self._stream, Outcome.REFUSED, f"{self.wanted} {text}")
         return None
 

@@ -12,6 +12,9 @@ from fornada.core.policy.outbound import Place
 THREADS_MOST = 16
 """Names that are looked up at the same time. One thread for each: nothing else in this process may wait behind them."""
 
+ADDRESSES_MOST = 64
+"""Of one name: each is looked at in the event loop, and a name service may tell thousands."""
+
 LookUp = Callable[[Place], Sequence[str]]
 """Blocks. Raises OSError."""
 
@@ -22,7 +25,7 @@ def system_look_up(wanted: Place) -> Sequence[str]:
         found = socket.getaddrinfo(wanted.host, wanted.port, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # a label that the codec of names refuses
         raise OSError(str(error)) from None
-    return list(dict.fromkeys(str(address[0]) for _, _, _, _, address in found))
+    return list(dict.fromkeys(str(address[0]) for _, _, _, _, address in found))[:ADDRESSES_MOST]
 
 
 class Lookups:

@@ -1,10 +1,11 @@
 """What the gates of all instances share."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from fornada.core.policy.outbound import Outbound, Place
 from fornada.node.outbound.lookups import LookUp, Lookups, system_look_up
+from fornada.node.own_addresses import own_among
 from fornada.node.tasks import Tasks
 from fornada.telemetry import Telemetry
 
@@ -27,6 +28,7 @@ class WayOut:
         tasks: Tasks,
         loop: asyncio.AbstractEventLoop,
         look_up: LookUp = system_look_up,
+        own_among: Callable[[Collection[str]], Collection[str]] = own_among,
         connect_s: float = CONNECT_S,
         idle_s: float = IDLE_S,
     ) -> None:
@@ -36,6 +38,8 @@ class WayOut:
         self.loop = loop
         self.connect_s = connect_s
         self.idle_s = idle_s
+        self.own_among = own_among
+        """Which of some addresses are this machine's own. Raises OSError."""
         self.open = 0
         """Connections, those that are still being made among them."""
         self._lookups = Lookups(look_up, loop)

@@ -14,10 +14,12 @@ from collections.abc import Awaitable, Callable, Mapping
 import httpx
 
 from fornada.core.policy.outbound import Outbound, Permitted, Place, place
+from fornada.node.own_addresses import own_among
 
 LOOK_UP_S = 10.0
 MOST_ADDRESSES = 4
 """Of one name that are tried."""
+LOOKED_AT_MOST = 64
 _PORTS = {"http": 80, "https": 443}
 _LOCAL_NAMES = ("localhost", "local", "internal", "localdomain")
 """Names that end so mean something private by definition; a proxy is not asked for them."""
@@ -103,7 +105,8 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectError(f"no address is known for {wanted.host}: {getattr(error, 'strerror', None) or error}") from None
         if self._outbound is None:
             return found[:MOST_ADDRESSES]
-        verdict = self._outbound.judge(wanted, list(dict.fromkeys(found)))
+        found = list(dict.fromkeys(found))[:LOOKED_AT_MOST]
+        verdict = self._outbound.judge(wanted, found, own=own_among(found))
         if not isinstance(verdict, Permitted):
             raise _refused(wanted)
         return list(verdict.addresses[:MOST_ADDRESSES])
@@ -113,7 +116,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             return
         last = wanted.host.rpartition(".")[2]
         if ":" in wanted.host or last.isdecimal():
-            private = not isinstance(self._outbound.judge(wanted, [wanted.host]), Permitted)
+            private = not isinstance(self._outbound.judge(wanted, [wanted.host], own=own_among([wanted.host])), Permitted)
         else:
             private = last in _LOCAL_NAMES and wanted not in self._outbound.allowed
         if private:
