@@ -83,7 +83,9 @@ def program(variant: Variant, *, architecture: Architecture | None = None, pid: 
     Raises OSError on a processor whose system calls aren't known.
     """
     chosen = architecture or own()
-    return _program(variant, chosen.name, (pid or os.getpid()) if variant is Variant.STRICT else 0, uid)
+    # What a variant doesn't look at isn't in the key: a zygote makes each program once, for children of whichever uid.
+    whose = uid if variant in _WITHOUT_NAMESPACES else Uid.SHARED
+    return _program(variant, chosen.name, (pid or os.getpid()) if variant is Variant.STRICT else 0, whose)
 
 
 @functools.lru_cache(maxsize=16)
