@@ -461,4 +461,5 @@ class StorePort(Protocol):
     def counters(self, name: ModelName) -> tuple[int, int]:
         """(loads since it was registered, load attempts since the last reset)"""
 
-    def set_counters(self, name: ModelName, *, loads: int, attempts: int) -> None: ...
+    def set_counters(self, name: ModelName, *, loads: int, attempts: int) -> None:
+        """Unlike the rest it may be lost with the machine's power for some moments, never with a process: starts of models wait for it."""

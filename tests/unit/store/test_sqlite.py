@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fornada.core.errors import DiskFull
+from fornada.core.errors import DiskFull, InternalFault
 from fornada.core.names import ModelName
 from fornada.store.schema import APPLICATION_ID, MIGRATIONS
 from fornada.store.sqlite import SqliteStore, StoreUnusable, foreign_schema
@@ -165,6 +165,17 @@ def test_what_was_answered_survives_a_kill_at_any_moment(path):
         assert store.counters(A)[0] >= answered
         answered = int(entry.stable.digest, 16)
         store.close()
+
+
+def test_only_counters_leave_the_disk_behind_and_only_for_a_moment(path, open_sqlite):
+    store = open_sqlite()
+    put(store, version())
+    store.set_counters(A, loads=1, attempts=1)
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    store._db.execute("PRAGMA query_only = ON")
+    with pytest.raises(InternalFault):
+        store.set_counters(A, loads=2, attempts=2)
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_a_full_disk_is_named(path, open_sqlite):
