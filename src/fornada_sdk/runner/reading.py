@@ -3,8 +3,8 @@ while the runner stood there as if it were ready."""
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 from typing import Callable
 
 from fornada_sdk.runner.answers import print_traceback
@@ -12,8 +12,8 @@ from fornada_sdk.runner.answers import print_traceback
 DEAF_EXIT = 71
 
 
-def reader(read: Callable[[], None], *, name: str) -> threading.Thread:
-    """A thread for `read`, which returns when nothing more is to be read. It isn't started yet."""
+def start_reader(read: Callable[[], None]) -> None:
+    """A thread for `read`, which returns when nothing more is to be read."""
 
     def run() -> None:
         try:
@@ -26,4 +26,6 @@ def reader(read: Callable[[], None], *, name: str) -> threading.Thread:
             finally:
                 os._exit(DEAF_EXIT)
 
-    return threading.Thread(target=run, name=name, daemon=True)
+    # Not by threading.Thread, whose start waits until the new thread has had the processor: on a busy machine that is a time slice of
+    # every start of a model. Nothing asks for it by its object, and it ends with the process.
+    _thread.start_new_thread(run, ())

@@ -15,7 +15,7 @@ import select
 import threading
 from typing import Callable
 
-from fornada_sdk.runner.reading import reader
+from fornada_sdk.runner.reading import start_reader
 from fornada_sdk.runner.session import Session
 
 TICK_S = 0.01
@@ -37,10 +37,9 @@ class Standby:
         self._hurry = False
         self.on_relief: Callable[[], None] | None = None
         """Called when this thread takes over: what the main thread still wanted to do before its next read."""
-        self._thread = reader(self._run, name="fornada-standby")
 
     def start(self) -> None:
-        self._thread.start()
+        start_reader(self._run)
 
     def busy(self) -> None:
         """The main thread goes into model code."""

@@ -16,7 +16,7 @@ from fornada_sdk.runner.batch import BatchContext
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.invoke.servable import Batching, Servable, checked_outputs, settled
 from fornada_sdk.runner.long_answer import Outgoing
-from fornada_sdk.runner.reading import reader
+from fornada_sdk.runner.reading import start_reader
 from fornada_sdk.runner.session import Session, State
 from fornada_sdk.runner.streams import CREDIT_WAIT_S, Stream, close, is_stream
 
@@ -50,7 +50,7 @@ class Asynchronous:
 
     async def serve(self) -> None:
         self._session.on_calls = self._on_calls
-        reader(self._read, name="fornada-reader").start()
+        start_reader(self._read)
         self._take()
         await self._ended.wait()
 
