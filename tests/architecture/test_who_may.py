@@ -13,6 +13,8 @@ STARTS_PROCESSES = ("fornada/keeper/", "fornada_sdk/runner/zygote.py", "fornada_
 EXCUSED: dict[str, set[str]] = {
     # The external server of engine "command" is the instance: it lives in its runner's session and process group, and ends with it.
     "fornada_sdk/runner/engines/command_process.py": {"subprocess"},
+    # The zygote's own, and gone before that forks for anybody: it tells what a fork's first steps call.
+    "fornada_sdk/runner/rehearsal.py": {"os.fork"},
 }
 
 PROCESS_MODULES = {"subprocess", "multiprocessing", "pty"}

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from fornada_sdk.runner.main import ASSIGNMENT_BYTES, begin
+from fornada_sdk.runner.main import ASSIGNMENT_BYTES, PLAIN_SIGNAL, begin
 from fornada_sdk.sandbox import enter, limits, plan, plan_json, syscalls
 from fornada_sdk.sandbox.enter import EnterFailed
 from fornada_sdk.sandbox.plan import BadPlan
@@ -64,7 +64,7 @@ def become(order: Mapping[str, Any], descriptors: Sequence[int], *, zygote: int)
         reseed()
     os.close(ZYGOTE_FD)
     os.close(REPORT_FD)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    PLAIN_SIGNAL.pthread_sigmask(signal.SIG_SETMASK, ())
     begin(keeper, messages)
 
 
@@ -110,8 +110,11 @@ def _place(descriptors: Sequence[int]) -> None:
 
 def settle(env: Mapping[str, str], name: str) -> None:
     """What an exec would have made new, and a fork has copied: environment, name, counts of threads."""
-    os.environ.clear()
-    os.environ.update(env)
+    # One by one, by the plainest way: what a mapping offers beyond that is a dozen functions of Python's, a child's own pages each.
+    for variable in list(os.environ):
+        del os.environ[variable]
+    for variable, value in env.items():
+        os.environ[variable] = value
     set_threads(int(env.get("OMP_NUM_THREADS", "1")))
     with contextlib.suppress(OSError):
         syscalls.set_name(name[-15:])

@@ -62,30 +62,35 @@ class Life:
             self.session.hear(message)
         self._standby.start()
         self._standby.busy()
-        began = time.monotonic()
         try:
-            loaded = engines.load(self._assignment, self._context)
-            serving = servable(loaded.target)
-            if isinstance(loaded.target, Model):
-                self._settled(loaded.target.load(self._context))
-            load_s = time.monotonic() - began
-            self._phase = "warming"
-            self._warm_up(loaded.target, serving)
+            serving = self.load()
         except BaseException as error:  # noqa: BLE001 - the boundary with model code
             return self._fail(error)
-        # What was made while loading lives as long as the process: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        self._standby.idle()
-        self.session.enter(State.READY, Kind.READY, self._facts(loaded, serving, load_s, time.monotonic() - began - load_s))
-        self._phase = ""
-        self._serve(serving)
+        self.serve(serving)
         self._standby.busy()  # somebody must still see the keeper go, and tell a successor that this is the end
         self.session.say_goodbye(GOODBYE_S)
         end_lines()
         return 0
 
     # ---- loading --------------------------------------------------------------------------------------------------------------
+
+    def load(self) -> Servable:
+        """The model, warmed up: READY is said. Raises what model code raises."""
+        began = time.monotonic()
+        loaded = engines.load(self._assignment, self._context)
+        serving = servable(loaded.target)
+        if isinstance(loaded.target, Model):
+            self._settled(loaded.target.load(self._context))
+        load_s = time.monotonic() - began
+        self._phase = "warming"
+        self._warm_up(loaded.target, serving)
+        # What was made while loading lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        self._standby.idle()
+        self.session.enter(State.READY, Kind.READY, self._facts(loaded, serving, load_s, time.monotonic() - began - load_s))
+        self._phase = ""
+        return serving
 
     def _settled(self, value: Any) -> Any:
         """`value`, or what an awaitable comes to on the loop that will serve."""
@@ -119,7 +124,8 @@ class Life:
 
     # ---- serving --------------------------------------------------------------------------------------------------------------
 
-    def _serve(self, serving: Servable) -> None:
+    def serve(self, serving: Servable) -> None:
+        """Until the session has ended."""
         given, session, instance = self._assignment, self.session, self._instance
         batching = Batching(given.max_batch, given.max_wait_ms / 1000)
         if serving.is_async:

@@ -28,6 +28,8 @@ from fornada_sdk.wire.messages import Kind
 
 Handler = Callable[[int, Any], None]
 
+PLAIN_SIGNAL: Any = vars(signal).get("_signal", signal)
+"""The same functions without the enums around them, whose code a child of a zygote would have to itself."""
 KEEPER_FD = 3
 ASSIGN_S = 30.0
 ASSIGNMENT_BYTES = 16 * 1024 * 1024
@@ -52,7 +54,7 @@ def begin(keeper: Channel, messages: list[Message] | None = None) -> NoReturn:
 
         Host(keeper).serve(messages)
         end(0)
-    assignment = _assigned(messages[0])
+    assignment = assigned(messages[0])
     if assignment.network:
         from fornada_sdk.runner.outbound import open_way_out  # most models reach nothing
 
@@ -76,8 +78,8 @@ def _hear_signals(session: Session) -> Handler:
     def on_term(number: int, frame: FrameType | None) -> None:
         session.terminate()
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, on_term)
+    PLAIN_SIGNAL.signal(signal.SIGINT, PLAIN_SIGNAL.SIG_IGN)
+    PLAIN_SIGNAL.signal(signal.SIGTERM, on_term)
     # The handler waits until the main thread is back from C code; here the number of a signal is written at once.
     signal.set_wakeup_fd(session.signal_fd(), warn_on_full_buffer=False)
     return on_term
@@ -118,7 +120,8 @@ def receive_first(keeper: Channel) -> list[Message]:
     os._exit(DEAD_KEEPER_EXIT)
 
 
-def _assigned(message: Message) -> Assignment:
+def assigned(message: Message) -> Assignment:
+    """ASSIGN's. Ends the process where it can't be read."""
     try:
         return read_assignment(message.head)
     except ValueError as error:

@@ -12,7 +12,6 @@ runs the packages of the environment, so the keeper takes all that it says for a
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 import select
@@ -24,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from fornada_sdk.runner import forked
+from fornada_sdk.runner.rehearsal import rehearse
 from fornada_sdk.sandbox import seccomp
 from fornada_sdk.sandbox.forking import fork_first
 from fornada_sdk.sandbox.seccomp import Variant
@@ -45,6 +45,8 @@ THREADS_LEFT_PARKED = {"onnxruntime": 1}
 """Threads that a library's import leaves and that its children were seen to do without."""
 SETTLE_S = 0.5
 """What a thread that only helped with an import has to end."""
+REHEARSAL = "fornada_sdk.runner.rehearsal"
+"""Stands among what couldn't be imported where it failed: children start all the same, later."""
 UNFIT_EXIT = 1
 LOST_EXIT = 70
 REASON_LONGEST = 500
@@ -76,9 +78,10 @@ def main() -> NoReturn:
         os._exit(UNFIT_EXIT)
     zygote = Zygote(keeper)
     _do_once_what_each_child_would()
-    # What is here now lives as long as the process: a collection in a child would copy every page of it.
-    gc.collect()
-    gc.freeze()
+    try:
+        rehearse()
+    except Exception as error:  # noqa: BLE001 - among an environment's modules, which may have changed what we call
+        imported.failed[REHEARSAL] = f"{type(error).__name__}: {error}"[:REASON_LONGEST]
     keeper.send(Kind.WARM, imported._asdict())
     zygote.serve()
 

@@ -102,8 +102,7 @@ def become_subreaper() -> None:
 
 def set_name(name: str) -> None:
     """What `ps` and `top` show for this thread: 15 bytes at most."""
-    buffer = ctypes.create_string_buffer(name.encode()[:15])
-    prctl(PR_SET_NAME, ctypes.addressof(buffer))
+    _call("prctl", PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def sethostname(name: str) -> None:

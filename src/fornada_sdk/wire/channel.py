@@ -21,6 +21,8 @@ SOCKET_BYTES = 4 * 1024 * 1024
 DESCRIPTORS_MOST = 64
 """In one message; the kernel's own bound (SCM_MAX_FD) is 253."""
 
+_TRUNCATED = int(socket.MSG_TRUNC)
+"""A number: what is counted together here is an enum there, and takes five functions of Python's for each `&`."""
 _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 # Passing: kernel memory, or descriptors in flight that the other side hasn't taken out of its socket yet.
@@ -150,7 +152,7 @@ class Channel:
                     self._held.extend(numbers)
             if not packet:
                 raise ChannelClosed("closed by the other side")
-            if flags & socket.MSG_TRUNC:
+            if flags & _TRUNCATED:
                 raise ProtocolError(f"a packet of more than {MAX_PACKET} bytes")
             for kind, more, part, request, payload in split(packet):
                 whole = self._whole(kind, more, part, request, payload)

@@ -20,13 +20,16 @@ and asks `engines.python.author(assignment)` for the author's own Model, if `ent
 from __future__ import annotations
 
 import importlib
-import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Union
 
 from fornada_sdk.api import Model
 from fornada_sdk.api_context import Context
 from fornada_sdk.runner.assignment import Assignment
+
+NAME_LONGEST = 41
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 Target = Union[Model, Callable[..., Any]]
 """A Model, or a function handle_request(request, context)."""
@@ -66,12 +69,13 @@ def prepare(name: str) -> None:
 
 
 def _module(name: str) -> Any:
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name):
+    if not name or len(name) > NAME_LONGEST or not set(name) <= NAME_CHARACTERS:
         raise LoadError(f"'{name}' is no name of an engine")
+    full = f"fornada_sdk.runner.engines.{name}"
     try:
-        return importlib.import_module(f"fornada_sdk.runner.engines.{name}")
+        return sys.modules.get(full) or importlib.import_module(full)
     except ModuleNotFoundError as error:
-        if error.name != f"fornada_sdk.runner.engines.{name}":
+        if error.name != full:
             raise
         raise LoadError(f"this release has no engine '{name}'") from None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 
 from fornada_sdk.api import Model
@@ -19,29 +19,37 @@ MODULE = "model"
 
 def load(assignment: Assignment, context: Context) -> Loaded:
     """Imports the entry. Raises LoadError where it holds neither shape, and whatever the import raises."""
-    target = author(assignment._replace(entry=assignment.entry or DEFAULT_ENTRY))
+    target = _author(assignment.folder, assignment.entry or DEFAULT_ENTRY)
     assert target is not None
     return Loaded(target, declared(assignment.tensors, "inputs"), declared(assignment.tensors, "outputs"))
 
 
 def author(assignment: Assignment) -> Target | None:
     """The author's Model (made, not yet loaded) or handle_request out of the entry; None where the model has no code of its own."""
-    if not assignment.entry:
-        return None
-    path = os.path.join(assignment.folder, assignment.entry)
+    return _author(assignment.folder, assignment.entry) if assignment.entry else None
+
+
+def _author(folder: str, entry: str) -> Target:
+    path = os.path.join(folder, entry)
     if not os.path.isfile(path):
-        raise LoadError(f"the model's folder has no {assignment.entry}")
+        raise LoadError(f"the model's folder has no {entry}")
+    if not entry.endswith(".py"):
+        raise LoadError(f"{os.path.basename(path)} is no Python file")
     sys.path.insert(0, os.path.dirname(path))
-    return _target(_imported(path), assignment.entry)
+    return _target(_imported(path), entry)
 
 
 def _imported(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(MODULE, path)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{os.path.basename(path)} is no Python file")
-    module = importlib.util.module_from_spec(spec)
+    """As importlib makes one of a source file, without looking for its bytecode: there is none, and each start would pay for the look."""
+    module = ModuleType(MODULE)
+    module.__file__ = path
+    module.__package__ = ""
+    module.__loader__ = loader = SourceFileLoader(MODULE, path)
+    module.__spec__ = ModuleSpec(MODULE, loader, origin=path)
     sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
+    with open(path, "rb") as file:
+        source = file.read()
+    exec(compile(source, path, "exec", dont_inherit=True), vars(module))
     return module
 
 
