@@ -60,7 +60,7 @@ async def round_of(stand: Stand, chance: random.Random) -> list[Caller]:
     return callers
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @ways
 async def test_every_stream_ends_whatever_happens_around_it(start, code: str, concurrency: int):
     chance = random.Random(count(7, long=int(time.time())))
@@ -72,7 +72,7 @@ async def test_every_stream_ends_whatever_happens_around_it(start, code: str, co
         ]
         try:
             with busy_machine(2):
-                for _ in range(count(6, long=300)):
+                for _ in range(count(6, long=150)):
                     callers = await round_of(stood, chance)
                     await stood.all_end(callers)
                     await stood.at_rest()
@@ -85,7 +85,7 @@ async def test_every_stream_ends_whatever_happens_around_it(start, code: str, co
     assert set(tally(all_callers)) == {"answered", "left"}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @ways
 async def test_the_last_of_a_few_streams_is_served_as_those_before_it(start, code: str, concurrency: int):
     """Nothing goes badly here, and the streams are short: it is about the moment at which they begin, and that nobody comes after."""
