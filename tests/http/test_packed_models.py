@@ -17,11 +17,11 @@ from tests.harness.node import Node
 from tests.harness.processes import all_gone, kill, seen
 from tests.harness.waiting import Background, until
 from tests.models.environments import artifact, spec_of
-from tests.models.onnx_file import scaled_model
+from tests.models.onnx_file import LEAST, divided_model, scaled_model
 
 pytestmark = [pytest.mark.packages, pytest.mark.timeout(300)]
 MODELS = Path(fornada.models.__path__[0])
-HALF, TRIPLE, FACES = "@test/half", "@test/triple", "@test/faces"
+HALF, TRIPLE, FACES, DIVIDE = "@test/half", "@test/triple", "@test/faces", "@test/divide"
 FACTORS = {HALF: 0.5, TRIPLE: 3.0}
 PICTURE = [[[[((row * 7 + column * 3) % 256) / 128 - 1] * 3 for column in range(128)] for row in range(128)]]
 
@@ -77,9 +77,12 @@ def packed(everybody_s: Node) -> Iterator[Node]:
     until(lambda: not list((node.data_dir / "scratch").iterdir()), within_s=10, what="everything has ended")
 
 
+ONE_ROW = {"inputs": {"x": [[1, -2]]}}
+
+
 def ask(node: Node, name: str) -> None:
     """The right answer, or a failure."""
-    assert node.ask(name, {"inputs": {"x": [[1, -2]]}}, timeout_s=60)["outputs"]["y"] == [[FACTORS[name], -2 * FACTORS[name]]]
+    assert node.ask(name, ONE_ROW, timeout_s=60)["outputs"]["y"] == [[FACTORS[name], -2 * FACTORS[name]]]
 
 
 def pid(node: Node, name: str) -> int:
@@ -213,6 +216,31 @@ def under_way(node: Node, name: str, host: int) -> Response:
         until(lambda: node.model(name)["instances"][0]["in_flight"] == 1, within_s=5, what="the request is there")
         kill(host)
         return asked.result()
+
+
+def test_a_model_that_crashes_the_library_takes_the_others_down_twice_at_most(packed: Node):
+    packed.deploy(DIVIDE, bundle(DIVIDE, divided_model()))
+    for crash in (1, 2, 3):
+        for name in FACTORS:
+            ask(packed, name)
+        assert packed.ask(DIVIDE, {"inputs": {"a": [[6, 9]], "b": [[2, -3]]}}, timeout_s=60)["outputs"]["y"] == [[3, -3]]
+        host, divider = pid(packed, HALF), pid(packed, DIVIDE)
+        assert pid(packed, TRIPLE) == host and (divider == host) == (crash < 3)
+        with Background() as background:
+            # At work once: then it may have been its fault as well.
+            beside = background.start(lambda: [packed.run(TRIPLE, ONE_ROW, timeout_s=60) for _ in range(40)] if crash == 1 else [])  # noqa: B023
+            answer = packed.run(DIVIDE, {"inputs": {"a": [[LEAST, 1]], "b": [[-1, 1]]}}, timeout_s=60)
+        failed = [each for each in beside.result() if each.status != 200]
+        assert len(failed) <= 1 and all((each.status, each.code) == (502, 3101) for each in failed), failed
+        assert (answer.status, answer.code) == (502, 3101), answer.body
+        assert "ended by SIGFPE" in answer.body.decode() and "modules" not in answer.body.decode()
+        until(lambda divider=divider: divider not in packed.pids(DIVIDE), within_s=5, what="its end is known")  # type: ignore[misc]
+        if crash == 3:
+            assert pid(packed, HALF) == host
+    assert "2 times" in why(packed, DIVIDE)["process"]["alone_because"]
+    for name in FACTORS:
+        assert why(packed, name)["last_failure"] is None
+        ask(packed, name)
 
 
 def test_a_successor_of_the_control_plane_goes_on_with_every_member(packed: Node):

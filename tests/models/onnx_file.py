@@ -4,12 +4,20 @@ import struct
 from collections.abc import Sequence
 
 FLOAT, INT64, STRING = 1, 7, 8
+LEAST = -(2**63)
+"""The smallest INT64; there is no number of that kind for LEAST / -1."""
 
 
 def add_model(element: int = FLOAT) -> bytes:
     """y = a + b, with a and b of shape [rows, 2]."""
     node = text(1, "a") + text(1, "b") + text(2, "y") + text(4, "Add")
     return model(node, [value("a", element, ["rows", 2]), value("b", element, ["rows", 2])], [value("y", element, ["rows", 2])])
+
+
+def divided_model() -> bytes:
+    """y = a / b of whole numbers, with a and b of shape [rows, 2]. LEAST / -1 is a trap to the processor, and ONNX Runtime dies of it."""
+    node = text(1, "a") + text(1, "b") + text(2, "y") + text(4, "Div")
+    return model(node, [value("a", INT64, ["rows", 2]), value("b", INT64, ["rows", 2])], [value("y", INT64, ["rows", 2])])
 
 
 def identity_model(element: int) -> bytes:

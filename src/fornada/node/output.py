@@ -33,6 +33,8 @@ LAST_WORDS_CHUNKS, LAST_WORDS_LINES = 64, 5000
 DROPS_TOLD_S = 1.0
 KEPT_LINES = 20
 REASON_LONGEST = 512
+_BELOW_A_CRASH = ("Extension modules:", 'File "', "Thread 0x", "Current thread 0x", "<no Python frame>")
+"""How the lines begin that faulthandler writes below "Fatal Python error: ...", without their indents."""
 
 
 class Crowd:
@@ -89,11 +91,12 @@ class OutputReader:
         loop.add_reader(descriptor, self._readable)
 
     def last_error_line(self) -> str:
-        """The last line on stderr among the last lines, for people who wonder why it failed; empty if there is none."""
+        """The last line on stderr among the last lines, for people who wonder why it failed; empty if there is none. Of what Python writes
+        at a crash it is the line that names it."""
         for line in reversed(self._last):
             entry = _entry(self._stored(line, b'{"stream":"stderr","line":'))
             text = str(entry.get("line", "")).strip()
-            if entry.get("stream") == "stderr" and text:
+            if entry.get("stream") == "stderr" and text and not text.startswith(_BELOW_A_CRASH):
                 # A model that writes its lines itself may write half a character, with which no refusal could be sent.
                 return text[:REASON_LONGEST].encode(errors="replace").decode()
         return ""

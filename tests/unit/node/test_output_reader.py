@@ -3,6 +3,9 @@
 import asyncio
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +95,22 @@ async def test_the_last_line_on_stderr_says_why_it_failed(folder):
     pipe.write(said("Traceback", stream="stderr") + said("ValueError: no", stream="stderr") + said("bye") + said("  ", stream="stderr"))
     await asyncio.sleep(0.1)
     assert pipe.reader.last_error_line() == "ValueError: no"
+    pipe.close()
+
+
+def written_at_a_crash() -> bytes:
+    code = "import faulthandler; faulthandler.enable(); faulthandler._sigfpe()"
+    died = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert died.returncode == -signal.SIGFPE
+    return died.stderr + b"Extension modules: a.b, c (total: 2)\n"
+
+
+@virtual
+async def test_of_a_crash_the_line_that_names_it_says_why(folder):
+    pipe = Pipe(folder)
+    pipe.write(written_at_a_crash())
+    await asyncio.sleep(0.1)
+    assert pipe.reader.last_error_line().startswith("Fatal Python error: Floating")
     pipe.close()
 
 
