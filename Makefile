@@ -10,6 +10,8 @@ UV      := $(BIN)/uv
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 /usr/bin/python3)
 # The same order on every run, so that a red test is red again; SEED=other (or `make test-long`) shuffles.
 SEED    ?= 8250
+# Test processes side by side: one for each processor, four at most. WORKERS=0: none but this one.
+WORKERS ?= auto
 
 # Somebody's activated environment must not decide where packages go.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONHOME PYTHONPATH UV_PYTHON
@@ -30,10 +32,10 @@ install: .venv/runtime  ## the set-up part of serve; leaves .venv/bin/fornada
 dev: .venv/dev  ## install, and the tools for tests and checks
 
 test: .venv/dev  ## the tests that CI runs; ARGS="-k name" narrows them
-	@$(BIN)/python -m pytest --randomly-seed=$(SEED) $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --randomly-seed=$(SEED) $(ARGS)
 
 test-long: .venv/dev  ## the same with the full counts, in a new order each time
-	@FORNADA_TEST_LONG=1 $(BIN)/python -m pytest $(ARGS)
+	@FORNADA_TEST_LONG=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) $(ARGS)
 
 check: .venv/dev  ## format, lint, types, import rules, the oldest Python of the SDK
 	@$(BIN)/ruff format --check .

@@ -6,6 +6,7 @@ import hypothesis
 import pytest
 
 from tests.bounds import LONG, SCALE, bound
+from tests.harness import alone
 
 TEST_TIMEOUT_S = 120  # the same as `timeout` in pyproject.toml, which can't be scaled
 
@@ -14,6 +15,10 @@ hypothesis.settings.register_profile("usual", deadline=None, derandomize=True, m
 hypothesis.settings.register_profile("long", deadline=None, max_examples=2000, print_blob=True)
 hypothesis.settings.load_profile("long" if LONG else "usual")
 
+pytest_configure_node = alone.pytest_configure_node
+pytest_xdist_auto_num_workers = alone.pytest_xdist_auto_num_workers
+pytest_xdist_make_scheduler = alone.pytest_xdist_make_scheduler
+
 
 def pytest_configure() -> None:
     kept = ("FORNADA_TEST_", "FORNADA_MIRROR")
@@ -21,7 +26,8 @@ def pytest_configure() -> None:
         del os.environ[name]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    alone.put_in_order(config, items)
     for item in items:
         if item.get_closest_marker("long") and not LONG:
             item.add_marker(pytest.mark.skip(reason="full counts: make test-long"))
