@@ -249,6 +249,44 @@ def test_each_child_has_a_uid_of_its_own_that_comes_back(stage: Callable[[Level]
     assert uid(taken) == os.geteuid()
 
 
+FILLS = """
+scratch, size = sys.argv[1], int(sys.argv[2])
+status = os.stat(scratch)
+say({"there": os.listdir(scratch), "own": status.st_uid == os.geteuid(), "mode": status.st_mode & 0o777, "room": os.statvfs(scratch).f_blocks})
+def fill():
+    descriptor = os.open(scratch, os.O_RDWR | os.O_TMPFILE)
+    held.append(descriptor)
+    for _ in range(size):
+        os.write(descriptor, bytes(1 << 20))
+    return "written"
+held = []
+say(trial(fill))
+"""
+
+
+@pytest.mark.parametrize("level", APART)
+def test_a_folder_in_memory_is_empty_and_full_where_it_was_ordered(stage: Callable[[Level], Stage], level: Level):
+    st = stage(level)
+    st.scratch.chmod(0o700)
+    ordered = st.sandbox(in_memory={str(st.scratch): 16 * MIB})
+    seen = st.see("a", FILLS, str(st.scratch), "15", sandbox=ordered, limits={"memory_bytes": 256 * MIB})
+    assert seen == {"there": [], "own": True, "mode": 0o700, "room": 16 * MIB // 4096}
+    assert st.line("a") == "written"
+    st.see("b", FILLS, str(st.scratch), "17", sandbox=ordered, limits={"memory_bytes": 256 * MIB})
+    assert st.line("b") == "No space left on device"
+    assert os.listdir(st.scratch) == ["file"], "nothing of it lies outside"
+
+
+@pytest.mark.parametrize("level", APART)
+def test_what_lies_in_a_folder_in_memory_counts_as_its_memory(stage: Callable[[Level], Stage], level: Level):
+    st = stage(level)
+    ordered = st.sandbox(in_memory={str(st.scratch): 1024 * MIB})
+    seen = st.see("a", FILLS, str(st.scratch), "127", sandbox=ordered, limits={"memory_bytes": 128 * MIB})
+    assert seen["room"] == 128 * MIB // 4096, "there is never more room than memory"
+    end = st.tree.ask("exited", instance="a")
+    assert (end["signal"], end.get("over_memory")) == (signal.SIGKILL, True)
+
+
 USES = """
 def meminfo():
     return {line.split(":")[0]: int(line.split()[1]) for line in read("/proc/meminfo").splitlines()}

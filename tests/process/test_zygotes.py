@@ -238,9 +238,23 @@ def test_an_instance_sees_its_own_files_alone(apart: Stand):
     for name in ("one", "two"):
         apart.up(name)
     names = {"FOLDER": apart.place / "one-folder", "SRC": apart.src, "SIBLING": apart.place / "two-scratch"}
+    assert os.listdir(apart.place / "one-scratch") == []
     done = apart.run("one", "".join(f"{name} = {str(path)!r}\n" for name, path in names.items()) + TRY)
     assert done.pop("write scratch") == "done"
     assert set(done.values()) <= {"PermissionError", "FileNotFoundError", "OSError"}, done
+    assert os.listdir(apart.place / "one-scratch") == ["mine"]
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_a_fork_has_its_folder_in_memory(apart: Stand, spares: int):
+    apart.ready(spares=spares)
+    if spares:
+        until(lambda: [each for each in apart.state()["spares"] if each["there"]], within_s=10, what="a spare")
+    scratch = apart.place / "one-scratch"
+    assert apart.up("one", sandbox={"in_memory": {str(scratch): 16 << 20}})["spare"] is bool(spares)
+    told = apart.run("one", f"import os; answer = [os.statvfs({str(scratch)!r}).f_blocks, open({str(scratch / 'mine')!r}, 'w').write('x')]")
+    assert told == [(16 << 20) // 4096, 1]
+    assert os.listdir(scratch) == []
 
 
 @ROOT

@@ -93,7 +93,7 @@ class Stand:
     def command(self, argv: list[str], files: list[tuple[str, str]], **more: Any) -> dict[str, Any]:
         environment = str(Path(self.python).parents[1])
         shown = [[environment, "read"], [str(self.src), "read"]] if environment != "/usr" else [[str(self.src), "read"]]
-        sandbox = {"files": [*shown, *map(list, files)], "python": self.python, "temporary_bytes": 1 << 24}
+        sandbox = {"files": [*shown, *map(list, files)], "python": self.python, "temporary_bytes": 1 << 24, **more.pop("sandbox", {})}
         limits = {"open_files": 256, "processes": 64, **more.pop("limits", {})}
         return {"argv": argv, "env": {**QUIET, **more.pop("env", {})}, "cwd": "/", "limits": limits, "sandbox": sandbox, **more}
 

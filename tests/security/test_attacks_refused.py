@@ -28,9 +28,8 @@ def test_there_are_fifty():
     assert [attempt.number for attempt in ALL] == list(range(1, 51))
 
 
-NOT_SURE = {
-    (31, "files without a name"): "the node finds such files by a look at everybody's descriptors, which may miss them (SECURITY.md)"
-}
+WATCHED_ALONE = {"files without a name", "files that never had a name", "files that are only mapped", "files on their way"}
+"""Parts of 31: where scratch is on disk the node looks for open files, which it may miss and which these needn't be (SECURITY.md)."""
 
 
 @pytest.mark.parametrize(("attempt", "part"), EACH)
@@ -40,8 +39,8 @@ def test_an_attack_is_refused(level: str, user: str, attempt: Attempt, part: str
     assert not outcome.broken, outcome
     if outcome.skip:
         pytest.skip(f"{attempt.name}: {outcome.skip}")
-    if outcome.through and (attempt.number, part) in NOT_SURE:
-        pytest.xfail(NOT_SURE[attempt.number, part])
+    if outcome.through and level == "landlock" and attempt.number == 31 and part in WATCHED_ALONE:
+        pytest.xfail("nothing at this level bounds files without a name")
     assert not outcome.through or attempt.says("ALLOWED"), f"{attempt.tries} {outcome.how}"
 
 

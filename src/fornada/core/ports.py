@@ -239,6 +239,9 @@ class Sandbox(msgspec.Struct, frozen=True, omit_defaults=True):
 
     files: list[tuple[str, Access]] = []
     """Absolute paths of folders, files and device nodes. WRITE ones become the child's own if it has a uid of its own."""
+    in_memory: dict[str, int] = {}
+    """Those of them, WRITE folders, whose place an empty folder of so many bytes of memory takes, at levels with mounts of their own.
+    It counts as the child's memory."""
     python: str = ""
     """An interpreter that is there with all that belongs to it."""
     network: Network = Network.NONE

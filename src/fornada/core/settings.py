@@ -22,6 +22,9 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes that all parked spares may take together."""
     zygotes: bool = True
     """Models of an environment that is in use are forked from a process that has imported its packages. false: each imports them."""
+    scratch_in_memory: bool = True
+    """Scratch directories lie in memory where models have mounts of their own (isolation full and namespaces): the kernel bounds them, and
+    they count as memory of who fills them. false: on disk, where a model that means harm may hold much more than it declares."""
     park_after_s: float = 5.0
     """Idle time after which an instance is parked: its processes are stopped, and go on with the next request. 0: never."""
     backoff_s: float = 1.0

@@ -62,7 +62,9 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Processes and threads that an instance may have at a time. No bound at isolation landlock where the node isn't root's; at none
     it counts all of the node's user (and nothing holds root)."""
     scratch: ByteCount = ByteCount(GIB)
-    """Room in context.scratch. Who holds more, in files of any number, is ended; one file may be as large, and 64 MiB at least."""
+    """Room in context.scratch. At isolation full and namespaces it is part of the instance's memory, and full where either is; else
+    (and with [node] scratch_in_memory = false) it is on disk: who holds more, in files of any number, is ended, and one file may be as
+    large, and 64 MiB at least."""
     network: list[str] = []
     """host:port pairs that it may reach, or "none". They are reached through the proxy that HTTPS_PROXY and its like name; others are
     refused there. There is no way around it at isolation full and namespaces, no network at all at landlock, and no wall at none."""

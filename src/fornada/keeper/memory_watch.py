@@ -25,11 +25,13 @@ _MAPPING = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ (\S+) .*\n(?:(?![0-9a-f]+-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """An instance and its bound. `pid` is its first process as /proc calls it."""
+    """An instance and its bound. `pid` is its first process as /proc calls it; `folders` are descriptors of file systems in memory
+    that are its own."""
 
     instance: str
     pid: int
     limit_bytes: int
+    folders: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +91,11 @@ def look(watched: Sequence[Watched], *, proc: Path = Path("/proc")) -> list[Samp
             continue
         resident = sum(_resident(proc, pid) for pid in pids)
         # RSS counts what is shared once for each process, so it says nothing against anybody, but clears who is below the bound.
+        # What is mapped of a folder's files is in RSS as well, but the exact count leaves it out (it has a name).
         files = _memory_files(proc, pids)
-        exact = resident + files > NEAR * one.limit_bytes
-        used = _held(proc, pids, files) if exact else resident + files
+        folders = sum(map(_taken, one.folders))
+        exact = resident + files + folders > NEAR * one.limit_bytes
+        used = (_held(proc, pids, files) if exact else resident + files) + folders
         samples.append(Sample(instance=one.instance, limit_bytes=one.limit_bytes, used_bytes=used))
     return samples
 
@@ -174,6 +178,11 @@ def _memory_files(proc: Path, pids: Sequence[int]) -> int:
                         status = os.stat(entry.path)
                         blocks[status.st_dev, status.st_ino] = status.st_blocks
     return sum(blocks.values()) * 512
+
+
+def _taken(folder: int) -> int:
+    status = os.statvfs(folder)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def _read(path: str) -> bytes:

@@ -38,6 +38,8 @@ class Sandbox:
 
     files: tuple[Grant, ...] = ()
     """Folders, files and device nodes by their paths here."""
+    in_memory: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Paths of `files`, to write -> bytes: an empty folder in memory takes its place, where there are mounts."""
     python: str = ""
     """An interpreter that is there with all that belongs to it."""
     network: Network = Network.NONE
@@ -205,8 +207,10 @@ def _sandbox(table: dict[str, Any]) -> Sandbox:
         network = Network(table.get("network", usual.network.value))
     except ValueError:
         raise BadOrder(f"sandbox.network must be one of {', '.join(kind.value for kind in Network)}") from None
+    memory = _table(table, "in_memory")
     return Sandbox(
         files=tuple(_grant(entry) for entry in files),
+        in_memory={_path(path, "sandbox.in_memory"): _whole(memory, path, 0, least=4096) for path in memory},
         python=_path(table["python"], "sandbox.python") if table.get("python") else "",
         network=network,
         cpus=float(cpus),

@@ -7,8 +7,10 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import assert_never
 
 from fornada.keeper import memory_watch, reach
@@ -24,8 +26,8 @@ from fornada.keeper.orders import Command, Network, Sandbox
 from fornada.keeper.say import say
 from fornada.keeper.separation import Behind
 from fornada.keeper.uid_blocks import Block, Blocks, Ids
-from fornada_sdk.sandbox import seccomp, syscalls
-from fornada_sdk.sandbox.plan import Access, Grant, Identity, Landlock, Limits, Namespace, Plan, Users
+from fornada_sdk.sandbox import mounts, seccomp, syscalls
+from fornada_sdk.sandbox.plan import Access, Attached, Grant, Identity, Landlock, Limits, Namespace, Plan, Users
 from fornada_sdk.sandbox.seccomp import Uid, Variant
 from fornada_sdk.sandbox.view import View, host_grants, open_more, open_view
 
@@ -53,6 +55,8 @@ class Enclosure:
         self.landlock: Landlock | None = None
         """Of the first half, where it is a spare's."""
         self.memory_bytes = 0
+        self.folders: list[int] = []
+        """Descriptors of its folders in memory, where nothing else counts what lies there as its own."""
         self.pid = 0
         """Outside; 0 until it is forked."""
         self.over_memory = False
@@ -154,7 +158,7 @@ class Walls:
         enclosure = Enclosure(name, self)
         with _released_on_failure(enclosure):
             if self.level is not Level.NONE:
-                self._apart(enclosure, command, self._shown(command.sandbox, {}), None)
+                self._apart(enclosure, command, self._shown(command, {}), None)
         self._live[name] = enclosure
         return enclosure
 
@@ -162,7 +166,7 @@ class Walls:
         """The first half, for a spare of the zygote that has this command. Raises OSError; nothing is left then."""
         enclosure = Enclosure(name, self)
         with _released_on_failure(enclosure):
-            shown = self._shown(command.sandbox, {})
+            shown = self._shown(command, {})
             enclosure.landlock = shown.landlock
             enclosure.behind = Behind(Plan(), shown.descriptors, self._keeper)
             # To join one takes the kernel milliseconds, since all of the machine's processors have to hear of it.
@@ -178,7 +182,8 @@ class Walls:
         enclosure.name = name
         with _released_on_failure(enclosure):
             files = [grant for grant in command.sandbox.files if grant not in beside.files]
-            shown = open_more(files, over=self._view(enclosure, command))
+            in_memory = self._in_memory(command)
+            shown = open_more(files, over=self._view(enclosure, command), in_memory=in_memory)
             grants = (*(enclosure.landlock.grants if enclosure.landlock is not None else ()), *shown.landlock.grants)
             self._apart(enclosure, command, View(shown.root, shown.descriptors, Landlock(grants)), block)
         self._live[name] = enclosure
@@ -214,7 +219,7 @@ class Walls:
             case Level.FULL | Level.NAMESPACES if command.sandbox.network is Network.HOST and self._config.landlock:
                 self._linking(enclosure, command)
             case Level.FULL | Level.NAMESPACES:
-                shown = self._shown(command.sandbox, self._view(enclosure, command))
+                shown = self._shown(command, self._view(enclosure, command))
                 self._apart(enclosure, command, shown, block)
             case _:
                 assert_never(self.level)
@@ -242,16 +247,32 @@ class Walls:
             self._loop.watch(group.oom, lambda: self._out_of_memory(enclosure), group.oom_events)
         return group.joins()
 
-    def _shown(self, sandbox: Sandbox, over: dict[str, str]) -> View:
-        size = sandbox.temporary_bytes
-        return open_view(sandbox.files, python=sandbox.python, over=over, temporary_bytes=size, shared_bytes=size)
+    def _shown(self, command: Command, over: dict[str, str]) -> View:
+        sandbox = command.sandbox
+        return open_view(
+            sandbox.files,
+            python=sandbox.python,
+            over=over,
+            in_memory=self._in_memory(command),
+            temporary_bytes=sandbox.temporary_bytes,
+            shared_bytes=sandbox.temporary_bytes,
+        )
+
+    @staticmethod
+    def _in_memory(command: Command) -> dict[str, int]:
+        """More than its bound of memory can't be had there: where a watch keeps that bound, it would come late."""
+        most = command.limits.memory_bytes or sys.maxsize
+        return {path: min(size, most) for path, size in command.sandbox.in_memory.items()}
 
     def _apart(self, enclosure: Enclosure, command: Command, shown: View, block: Block | None) -> None:
         """In namespaces of its own. `shown` becomes the enclosure's."""
         sandbox, limits = command.sandbox, command.limits
         enclosure.memory_bytes = limits.memory_bytes
         enclosure.behind = Behind(Plan(), shown.descriptors, self._keeper)  # whatever fails from here on closes them
-        identity = self._identity(enclosure, sandbox, block)
+        in_memory = _in_memory(shown, sandbox)
+        identity = self._identity(enclosure, sandbox, block, in_memory)
+        if self._tree is None:
+            enclosure.folders += [os.dup(descriptor) for descriptor in in_memory.values()]
         joins = self._grouped(enclosure, command)
         descriptors = (*shown.descriptors, *joins)
         plan = Plan(
@@ -281,8 +302,10 @@ class Walls:
             seccomp=Variant.HOST if online else confined,
         )
 
-    def _identity(self, enclosure: Enclosure, sandbox: Sandbox, block: Block | None) -> Identity | None:
-        """As its user namespace calls it: ours, or its zygote's."""
+    def _identity(
+        self, enclosure: Enclosure, sandbox: Sandbox, block: Block | None, in_memory: Mapping[str, int] = MappingProxyType({})
+    ) -> Identity | None:
+        """As its user namespace calls it: ours, or its zygote's. `in_memory`: descriptors of what takes a folder's place."""
         if not sandbox.own_uid or (block.shared if block is not None else not self._config.uids):
             return None
         if block is not None:
@@ -295,7 +318,9 @@ class Walls:
             self._free.remove(inside)
             enclosure.give_uid_back = lambda: self._free.add(inside)
         for grant in sandbox.files:
-            if grant.access is Access.WRITE:
+            if grant.path in in_memory:
+                mounts.own(in_memory[grant.path], enclosure.uid, enclosure.uid)
+            elif grant.access is Access.WRITE:
                 # Not followed: what lies there may be a model's.
                 os.chown(grant.path, enclosure.uid, enclosure.uid, follow_symlinks=False)
         return Identity(inside, inside)
@@ -332,6 +357,8 @@ class Walls:
             del self._live[enclosure.name]
         enclosure.give_uid_back()
         enclosure.uid, enclosure.give_uid_back = 0, lambda: None
+        while enclosure.folders:
+            os.close(enclosure.folders.pop())
         if enclosure.view is not None:
             with contextlib.suppress(OSError):
                 enclosure.view.close()
@@ -395,7 +422,9 @@ class Walls:
 
     def _watch_memory(self) -> None:
         watched = {
-            enclosure.name: memory_watch.Watched(instance=enclosure.name, pid=enclosure.pid, limit_bytes=enclosure.memory_bytes)
+            enclosure.name: memory_watch.Watched(
+                instance=enclosure.name, pid=enclosure.pid, limit_bytes=enclosure.memory_bytes, folders=tuple(enclosure.folders)
+            )
             for enclosure in self._live.values()
             if enclosure.pid and enclosure.memory_bytes
         }
@@ -423,6 +452,12 @@ def _released_on_failure(enclosure: Enclosure) -> Iterator[None]:
 
 
 _VARIANTS = {Network.NONE: Variant.USUAL, Network.LOOPBACK: Variant.NETWORK, Network.HOST: Variant.HOST}
+
+
+def _in_memory(shown: View, sandbox: Sandbox) -> dict[str, int]:
+    """Path -> descriptor of the folder in memory that is mounted there."""
+    attached = (entry for entry in shown.root.entries if isinstance(entry, Attached) and entry.path in sandbox.in_memory)
+    return {entry.path: shown.descriptors[entry.descriptor] for entry in attached}
 
 
 def _resolvers() -> list[str]:

@@ -4,18 +4,25 @@ Nothing is followed out of the folder: it is walked by descriptors, and a link i
 counted as it is met.
 """
 
+import asyncio
 import contextlib
 import os
 import stat
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 FILES_MOST = 50_000
 """Files and folders together: to look at more would take us longer than it takes to make them."""
+FOLDERS_MOST = 5_000
+"""Of them: each costs as much as ten files, and what a look doesn't come to in time isn't counted."""
 DEEPEST = 64
-LONGEST_S = 2.0
+LONGEST_S = 5.0
 """A disk that is slower than that is counted in part."""
 _BLOCK = 512
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,6 +59,7 @@ class _Count:
         self.held = Held()
         self._files_most = files_most
         self._until = until
+        self._folders = 0
         self._seen: set[tuple[int, int]] = set()
         """Files with several names."""
 
@@ -72,6 +80,8 @@ class _Count:
                 self.held.bytes += self._blocks(status)
                 if stat.S_ISDIR(status.st_mode):
                     self._into(folder, entry.name, depth)
+                else:
+                    self.held.bytes += _attributes(folder, entry.name)
 
     def _blocks(self, status: os.stat_result) -> int:
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
@@ -82,6 +92,10 @@ class _Count:
         return taken(status)
 
     def _into(self, folder: int, name: str, depth: int) -> None:
+        self._folders += 1
+        if self._folders > FOLDERS_MOST:
+            self.held.hidden = f"more than {FOLDERS_MOST} folders are in it"
+            return
         if depth >= DEEPEST:
             self.held.hidden = f"folders in it are nested more than {DEEPEST} deep"
             return
@@ -96,6 +110,15 @@ class _Count:
             self.add(descriptor, depth=depth + 1)
         finally:
             os.close(descriptor)
+
+
+def _attributes(folder: int, name: str) -> int:
+    """Bytes of a file's own attributes, which some file systems keep where no count of its blocks shows them."""
+    path = f"/proc/self/fd/{folder}/{name}"
+    try:
+        return sum(len(os.getxattr(path, key, follow_symlinks=False)) for key in os.listxattr(path, follow_symlinks=False))
+    except OSError:
+        return 0  # none that we may read, a file system without any, or a file that went away
 
 
 def taken(status: os.stat_result) -> int:
@@ -139,6 +162,35 @@ def _entries(folder: str | Path) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []  # it has ended, or is somebody else's
+
+
+async def removed(folder: Path) -> None:
+    """The same in a thread that nobody waits for at the end: what a model left may take minutes to remove, and a node ends in seconds.
+    Whatever is left then goes at the next start."""
+    await asyncio.get_running_loop().run_in_executor(_ABANDONED, remove, folder)
+
+
+class _Abandoned(Executor):
+    """A thread for each call, which ends with the process."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function(*arguments, **named)
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits it
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=work, daemon=True, name="remove").start()
+        return future
+
+
+_ABANDONED = _Abandoned()
 
 
 def remove(folder: Path) -> None:

@@ -38,6 +38,8 @@ THREAD_VARIABLES = (
 )
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 FILE_BYTES_LEAST = 64 * 1024**2
+SCRATCH_LEAST = 64 * 1024
+"""In memory: folders and the ends of files take whole pages."""
 OPEN_FILES = 1024
 LIBRARY_FILES, MEMBER_FILES = 128, 10
 """Descriptors of a shared process, and of each member with one control plane more than usual."""
@@ -71,6 +73,7 @@ def launch(
     inherited: Mapping[str, str],
     release: str,
     rest_after_s: float = 0.0,
+    scratch_in_memory: bool = True,
 ) -> Launch:
     """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES. A Seat's process may be there
     already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty. `rest_after_s` is
@@ -81,6 +84,7 @@ def launch(
     # A process that others share reads what its host's shelf holds, now and later.
     readable = msgspec.structs.replace(provisioned, folder=shared.shelf, artifacts={}) if shared is not None else provisioned
     memory_bytes = shared.bound.memory_bytes if shared is not None else spec.resources.memory
+    room = spec.resources.scratch * (shared.bound.members if shared is not None else 1)
     return Launch(
         instance=place.instance,
         argv=[provisioned.python, "-I", "-B", "-c", ENTRY, provisioned.sdk],
@@ -92,7 +96,14 @@ def launch(
             processes=spec.resources.pids if shared is None else 0,
             file_bytes=max(spec.resources.scratch, FILE_BYTES_LEAST),
         ),
-        sandbox=sandbox.of_runner(spec, readable, scratch=home, device=place.device, shared=shared is not None),
+        sandbox=sandbox.of_runner(
+            spec,
+            readable,
+            scratch=home,
+            scratch_in_memory=max(room, SCRATCH_LEAST) if scratch_in_memory else 0,
+            device=place.device,
+            shared=shared is not None,
+        ),
         assignment={
             **_assignment(version, provisioned, place, release),
             "host": shared.host if shared is not None else "",

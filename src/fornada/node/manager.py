@@ -25,7 +25,7 @@ from fornada.node import views
 from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
-from fornada.node.disk_use import remove
+from fornada.node.disk_use import removed
 from fornada.node.faults import Faults
 from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
@@ -136,7 +136,13 @@ class Manager:
             next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
             new_suffix=_suffix,
         )
-        self._scratch_watch = ScratchWatch(scratch, watched=lambda: folders(self._instances()), now=clock.now)
+        self._scratch_watch = ScratchWatch(
+            scratch,
+            watched=lambda: folders(self._instances()),
+            now=clock.now,
+            isolation=zygotes.isolation if zygotes is not None else "",
+            in_memory=settings.scratch_in_memory,
+        )
         self._measure()
 
     # ---- core.ports.InferencePort
@@ -404,7 +410,7 @@ class Manager:
     async def _sweep(self, gone: list[Path]) -> None:
         """Directories of instances that ended while nobody was there to clear up."""
         for path in gone:
-            await asyncio.to_thread(remove, path)
+            await removed(path)
 
     # ---- metrics
 

@@ -9,13 +9,14 @@ from fornada.core.specs import ModelSpec
 COMMAND = "command"
 
 
-def of_runner(spec: ModelSpec, provisioned: Provisioned, *, scratch: str, device: str, shared: bool) -> Sandbox:
-    """`shared`: the process is made for others too, and no model's bounds are its own."""
+def of_runner(spec: ModelSpec, provisioned: Provisioned, *, scratch: str, scratch_in_memory: int, device: str, shared: bool) -> Sandbox:
+    """`scratch_in_memory`: its bytes; 0: it is on disk. `shared`: the process is made for others too, and no model's bounds are its own."""
     read = dict.fromkeys([provisioned.environment, provisioned.sdk, provisioned.folder, *provisioned.artifacts.values()])
     # An engine of that name speaks with a server of its own, over 127.0.0.1 if that can do no better.
     reaches = bool(spec.resources.network) or spec.engine == COMMAND
     return Sandbox(
         files=[*((path, Access.READ) for path in read), (scratch, Access.WRITE), *((node, Access.USE) for node in device_nodes(device))],
+        in_memory={scratch: scratch_in_memory} if scratch_in_memory else {},
         python=provisioned.python,
         network=Network.LOOPBACK if reaches else Network.NONE,
         cpus=0.0 if shared else spec.resources.cpus,

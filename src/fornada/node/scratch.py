@@ -1,5 +1,6 @@
 """Bounds what an instance leaves on disk: somebody looks often, and who holds more than its [resources] scratch is ended.
 
+For where scratch is on disk: without mounts of its own, or because the operator wants it there ([node] scratch_in_memory).
 Nothing that every machine has bounds the sum of a folder's files, so it comes too late for what is quicker than the rhythm. While
 the file system's free room stays as it is nobody writes, and looks are rare; a look costs by the number of files, which is bounded
 too, and its rest is the longer the more it cost.
@@ -22,13 +23,17 @@ TURN_S = 0.25
 CALM_S = 10.0
 """How long until somebody is looked at again who isn't known to write."""
 WRITTEN_BYTES = 1024**2
-"""Of the file system, by which it is seen that somebody writes."""
+"""Of the file system's free room, by which it is seen that somebody writes."""
 REST = 4
 """How many times as long as its look took a folder is left alone."""
 LOOK_S = 0.1
 """What the looks of a turn may take together, as they took before; one is always had."""
 MARGIN, MARGIN_LEAST = 0.125, 4 * 1024**2
 """Beyond the bound: folders, and the ends of files, take room as well, and a file that is replaced is there twice for a moment."""
+FOR_A_NAME = 4096
+"""What a file without content is taken for: where disks set room aside for those, it doesn't show in the free bytes."""
+OWN_MOUNTS = frozenset({"full", "namespaces"})
+"""Levels at which a scratch folder can be one in memory, which the kernel bounds."""
 NAMELESS = ""
 """Stands for the look for open files that have no name any more, which is one for all."""
 _MIB = 1024**2
@@ -90,8 +95,19 @@ def too_much(found: Held, *, nameless: int, declared: int) -> str:
 class ScratchWatch:
     """Looks at what `watched` names, in a thread."""
 
-    def __init__(self, folder: Path, *, watched: Callable[[], Iterable[Watched]], now: Callable[[], Instant]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        watched: Callable[[], Iterable[Watched]],
+        now: Callable[[], Instant],
+        isolation: str = "",
+        in_memory: bool = False,
+    ) -> None:
+        """`isolation` is the node's level, `in_memory` its setting: where both mean that scratch is memory, only what an earlier control
+        plane may have left on disk is looked at, and open files aren't looked for."""
         self._folder = folder
+        self._also = [] if in_memory and isolation in OWN_MOUNTS else [NAMELESS]
         self._watched = watched
         self._now = now
         self._looks: dict[str, Looked] = {}
@@ -111,7 +127,7 @@ class ScratchWatch:
         """Looks at who is due, and tells those who hold too much."""
         watched = {one.place: one for one in self._watched()}
         self._told.intersection_update(watched)
-        self._note_writing([*(place for place in watched if place not in self._told), NAMELESS])
+        self._note_writing([*(place for place in watched if place not in self._told), *self._also])
         places = due(self._looks, now=self._now()) if watched else []
         if not places:
             return
@@ -185,4 +201,4 @@ def _free_bytes(folder: Path) -> int:
         status = os.statvfs(folder)
     except OSError:
         return 0
-    return status.f_bfree * status.f_frsize
+    return status.f_bfree * status.f_frsize + status.f_ffree * FOR_A_NAME

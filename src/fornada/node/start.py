@@ -9,7 +9,7 @@ from fornada.core.lifecycle import events as e
 from fornada.core.names import ModelName
 from fornada.core.ports import KeeperLost, ProcessPort, SpawnRefused, Version
 from fornada.node.adoption import end_stranger
-from fornada.node.disk_use import remove
+from fornada.node.disk_use import removed
 from fornada.node.hosts import Alone, Seat, Sharing
 from fornada.node.launch import Place, instance_id, launch
 from fornada.node.parking import rest_after_s
@@ -105,6 +105,7 @@ async def start(site: Site, version: Version, place: Place, obtained: Obtained, 
         inherited=site.inherited,
         release=site.release,
         rest_after_s=rest_after_s(version.spec.serving, site.settings.park_after_s),
+        scratch_in_memory=site.settings.scratch_in_memory,
     )
     return Started(await site.keeper.spawn(ordered), seat.because if isinstance(seat, Alone) else "")
 
@@ -112,7 +113,7 @@ async def start(site: Site, version: Version, place: Place, obtained: Obtained, 
 async def remove_scratch(site: Site, *names: str) -> None:
     """What processes that have ended, or never began, leave below the scratch directory. Empty names are none."""
     for name in filter(None, names):
-        await asyncio.to_thread(remove, site.scratch / name)
+        await removed(site.scratch / name)
 
 
 def _fault(error: BaseException) -> str:

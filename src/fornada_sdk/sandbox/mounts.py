@@ -45,6 +45,31 @@ def detach(path: str, access: Access) -> int:
     return descriptor
 
 
+def in_memory(path: str, *, size_bytes: int, files: int) -> int:
+    """A descriptor of a new folder in memory that is mounted nowhere, to take the place of `path`, whose owner and mode it gets.
+
+    What is written there is the memory of who writes it. Needs CAP_SYS_ADMIN over the caller's mount namespace. Raises OSError that
+    names the path.
+    """
+    try:
+        status = os.stat(path, follow_symlinks=False)
+        options = {"size": str(size_bytes), "nr_inodes": str(files), "mode": f"{stat.S_IMODE(status.st_mode):o}"}
+        descriptor = syscalls.new_mount("tmpfs", options, syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV)
+        try:
+            own(descriptor, status.st_uid, status.st_gid)
+        except OSError:
+            os.close(descriptor)
+            raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    return descriptor
+
+
+def own(descriptor: int, uid: int, gid: int) -> None:
+    """The top of a detached mount gets an owner. Raises OSError."""
+    os.chown(f"/proc/self/fd/{descriptor}", uid, gid)  # O_PATH descriptors can't be given to fchown
+
+
 def make_private() -> None:
     """What is mounted from here on stays in this mount namespace."""
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)

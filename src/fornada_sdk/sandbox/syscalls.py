@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Union
 
 from fornada_sdk.sandbox import architecture
@@ -39,6 +39,8 @@ MNT_DETACH = 2
 OPEN_TREE_CLONE = 1
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
+FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC = 1, 1
+FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 1, 6
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 1, 2, 4, 8
 
 PR_SET_PDEATHSIG = 1
@@ -147,6 +149,18 @@ def open_tree(folder: int, path: str, flags: int) -> int:
 def move_mount(descriptor: int, folder: int, path: str) -> None:
     """Puts a detached mount onto `path`, whose last part isn't followed if it is a link."""
     _call("move_mount", descriptor, b"", folder, os.fsencode(path), MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def new_mount(kind: str, options: Mapping[str, str], flags: int) -> int:
+    """A descriptor (O_PATH) of a new file system that is mounted nowhere, to be attached once; `flags` are MOUNT_ATTR_*."""
+    context = _call("fsopen", kind.encode(), FSOPEN_CLOEXEC)
+    try:
+        for key, value in options.items():
+            _call("fsconfig", context, FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
+        _call("fsconfig", context, FSCONFIG_CMD_CREATE, None, None, 0)
+        return _call("fsmount", context, FSMOUNT_CLOEXEC, flags)
+    finally:
+        os.close(context)
 
 
 def mount_setattr(descriptor: int, *, set_flags: int, at_flags: int = AT_EMPTY_PATH) -> None:

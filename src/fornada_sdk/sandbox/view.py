@@ -15,7 +15,7 @@ from fornada_sdk.sandbox import mounts
 from fornada_sdk.sandbox.plan import Access, Attached, Entry, Folder, Grant, Landlock, Link, Memory, Processes, Root, Text
 
 FILES_IN_MEMORY = 65536
-"""Files that /tmp and /dev/shm may hold each: about 1 KiB of kernel memory for one."""
+"""Files that a folder in memory may hold (/tmp, /dev/shm, what is ordered so): about 1 KiB of kernel memory for one."""
 
 _TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SYSTEM = ("/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ld.so.cache")
@@ -47,6 +47,7 @@ def open_view(
     *,
     python: str = "",
     over: Mapping[str, str],
+    in_memory: Mapping[str, int],
     temporary_bytes: int,
     shared_bytes: int,
     uid: int = 1000,
@@ -55,11 +56,12 @@ def open_view(
     """The system's programs and libraries, an own /proc, /tmp and /dev/shm, and `files`: folders, files, device nodes (Access.USE).
 
     With `python` the interpreter that this path leads to is there too, wherever it lies. `over` are paths of the view and files of
-    the host that take their place, such as "/proc/meminfo". `uid` and `gid` are what the instance is called inside.
+    the host that take their place, such as "/proc/meminfo"; `in_memory` are those of `files`, to write, whose place an empty folder of so
+    many bytes of memory takes. `uid` and `gid` are what the instance is called inside.
     Needs CAP_SYS_ADMIN over the mount namespace. Raises OSError that names the path; nothing stays open then.
     """
     with contextlib.ExitStack() as on_failure:
-        making = _Making(on_failure)
+        making = _Making(on_failure, in_memory)
         making.system(uid, gid, temporary_bytes, shared_bytes)
         making.add([*(Grant(path, Access.READ) for path in (interpreter(python) if python else ())), *files], over)
         on_failure.pop_all()
@@ -69,10 +71,10 @@ def open_view(
     return View(Root(tuple(making.entries)), tuple(making.descriptors), Landlock(tuple(grants)))
 
 
-def open_more(files: Sequence[Grant], *, over: Mapping[str, str]) -> View:
+def open_more(files: Sequence[Grant], *, over: Mapping[str, str], in_memory: Mapping[str, int]) -> View:
     """What is added to a root that was begun with `open_view`'s: its `landlock` is of this alone. Raises OSError, as that does."""
     with contextlib.ExitStack() as on_failure:
-        making = _Making(on_failure)
+        making = _Making(on_failure, in_memory)
         making.add(files, over)
         on_failure.pop_all()
     return View(Root(tuple(making.entries)), tuple(making.descriptors), Landlock(_grants(making, files)))
@@ -120,7 +122,8 @@ def _grants(making: _Making, files: Sequence[Grant]) -> tuple[Grant, ...]:
 class _Making:
     """Entries and descriptors as they come together."""
 
-    def __init__(self, on_failure: contextlib.ExitStack) -> None:
+    def __init__(self, on_failure: contextlib.ExitStack, in_memory: Mapping[str, int]) -> None:
+        self._in_memory = in_memory
         self.entries: list[Entry] = []
         self.descriptors: list[int] = []
         self._on_failure = on_failure
@@ -131,7 +134,10 @@ class _Making:
             if _below(path, self._read):
                 return
             self._read.append(path)
-        descriptor = mounts.detach(source or path, access)
+        if access is Access.WRITE and path in self._in_memory:
+            descriptor = mounts.in_memory(path, size_bytes=self._in_memory[path], files=FILES_IN_MEMORY)
+        else:
+            descriptor = mounts.detach(source or path, access)
         self._on_failure.callback(os.close, descriptor)
         self.entries.append(Attached(path, len(self.descriptors)))
         self.descriptors.append(descriptor)

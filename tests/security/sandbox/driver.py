@@ -36,7 +36,7 @@ def run_below_a_zygote(asked):
     told, theirs = os.pipe()
     ready, made = os.pipe()
     mapped, go = os.pipe()
-    outer = view.open_view([], python=asked["python"], over={}, temporary_bytes=1 << 20, shared_bytes=1 << 20)
+    outer = view.open_view([], python=asked["python"], over={}, in_memory={}, temporary_bytes=1 << 20, shared_bytes=1 << 20)
     walls, descriptors = planned(asked)
     guard = os.fork()
     if guard == 0:
@@ -158,6 +158,7 @@ def planned(asked: dict[str, Any]) -> tuple[Plan, tuple[int, ...]]:
             files,
             python=asked["argv"][0],
             over=asked.get("over", {}),
+            in_memory={},
             temporary_bytes=asked.get("temporary_bytes", 16 << 20),
             shared_bytes=asked.get("shared_bytes", 16 << 20),
         )

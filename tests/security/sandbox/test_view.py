@@ -81,13 +81,17 @@ def test_what_cant_be_opened_is_named_and_nothing_stays_open(tmp_path: Path):
     before = len(os.listdir("/proc/self/fd"))
     missing = str(tmp_path / "missing")
     with pytest.raises(FileNotFoundError) as failed:
-        view.open_view([Grant(missing, Access.READ)], over={}, temporary_bytes=1 << 20, shared_bytes=1 << 20)
+        view.open_view([Grant(missing, Access.READ)], over={}, in_memory={}, temporary_bytes=1 << 20, shared_bytes=1 << 20)
     assert failed.value.filename == missing
     (tmp_path / "link").symlink_to("/etc")
     with pytest.raises(OSError):
         # A model could have put a link where it may write; what is mounted writable is never the link's target.
         view.open_view(
-            [Grant(str(tmp_path / "link" / "."), Access.WRITE), Grant(missing, Access.READ)], over={}, temporary_bytes=1, shared_bytes=1
+            [Grant(str(tmp_path / "link" / "."), Access.WRITE), Grant(missing, Access.READ)],
+            over={},
+            in_memory={},
+            temporary_bytes=1,
+            shared_bytes=1,
         )
     assert len(os.listdir("/proc/self/fd")) == before
 

@@ -1,14 +1,18 @@
 """What a folder takes of the disk, whatever a hostile process makes of it."""
 
+import asyncio
 import ctypes
 import os
+import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from fornada.node.disk_use import DEEPEST, held, held_without_name, remove
+from fornada.node.disk_use import DEEPEST, FOLDERS_MOST, held, held_without_name, remove, removed
+from tests.bounds import bound
 from tests.harness.throwaway import STRANGER
 
 MIB = 1024 * 1024
@@ -62,6 +66,24 @@ def test_several_names_of_a_file_count_once_and_links_lead_nowhere(tmp_path):
     found = held(inside)
     assert MIB <= found.bytes < MIB + SMALL
     assert found.files == 23
+
+
+def test_attributes_of_files_count(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}").touch()
+        try:
+            os.setxattr(tmp_path / f"{number}", "user.a", bytes(3000))
+        except OSError as error:
+            pytest.skip(f"this file system keeps no attributes: {error.strerror}")
+    assert 12_000 <= held(tmp_path).bytes < 12_000 + SMALL
+
+
+def test_more_folders_than_can_be_looked_into_in_time_are_said(tmp_path):
+    for number in range(FOLDERS_MOST):
+        (tmp_path / f"{number}").mkdir()
+    assert held(tmp_path, longest_s=60).hidden == ""
+    (tmp_path / "one-more").mkdir()
+    assert held(tmp_path, longest_s=60).hidden == f"more than {FOLDERS_MOST} folders are in it"
 
 
 def test_there_is_an_end_to_counting(tmp_path):
@@ -137,6 +159,27 @@ def test_files_that_are_open_and_have_no_name_are_found(tmp_path):
         assert held_without_name(tmp_path) == {"a": MIB}
         os.close(again)
     assert held_without_name(tmp_path) == {}
+
+
+def test_nobody_waits_at_the_end_for_a_folder_that_takes_long_to_remove():
+    code = """
+import asyncio, sys, time
+from pathlib import Path
+from fornada.node import disk_use
+disk_use.remove = lambda folder: time.sleep(600)
+async def end():
+    removing = asyncio.create_task(disk_use.removed(Path("/nowhere")))
+    await asyncio.sleep(0)
+    removing.cancel()
+asyncio.run(end())
+"""
+    subprocess.run([sys.executable, "-B", "-c", code], check=True, timeout=bound(60))
+
+
+def test_a_folder_is_gone_when_its_removal_was_awaited(tmp_path: Path):
+    (tmp_path / "scratch" / "in").mkdir(parents=True)
+    asyncio.run(removed(tmp_path / "scratch"))
+    assert not (tmp_path / "scratch").exists()
 
 
 def test_a_folder_and_a_part_of_it_may_be_removed_at_the_same_time(tmp_path: Path):
