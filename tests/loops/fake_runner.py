@@ -17,12 +17,12 @@ from fornada.core.ports import ExitStatus, KeeperLost, Launch
 from fornada_sdk.wire.framing import MAX_PACKET, MORE, Assembler, frame, frames, pack, split
 from fornada_sdk.wire.messages import (
     CREDIT_BODY,
+    INVOKE_PREFIX,
     STREAM_WINDOW,
     WIRE_VERSION,
     Kind,
     decode,
     encode,
-    split_invoke,
     with_head,
 )
 
@@ -402,3 +402,15 @@ class FakeRunner:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def split_invoke(payload: bytes | memoryview) -> tuple[bytes, float, memoryview]:
+    """(head, seconds left, body) of an INVOKE. Raises ValueError for a head longer than the payload."""
+    view = memoryview(payload)
+    if len(view) < INVOKE_PREFIX.size:
+        raise ValueError("a payload too short for a head")
+    size, left_s = INVOKE_PREFIX.unpack_from(view)
+    end = INVOKE_PREFIX.size + size
+    if end > len(view):
+        raise ValueError(f"a head of {size} bytes in a payload of {len(view)}")
+    return bytes(view[INVOKE_PREFIX.size : end]), left_s, view[end:]

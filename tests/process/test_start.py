@@ -13,6 +13,8 @@ import msgspec
 import pytest
 
 import fornada
+from fornada.keeper.levels import Level
+from tests.harness.walls import lacking
 from tests.process.tree import HERE, SERVE, Tree
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -49,6 +51,18 @@ def test_a_data_directory_that_can_not_be_made_is_named(start, tmp_path):
     assert f"{tmp_path}/data/logs" in line and "--data-dir" in line
 
 
+@ROOT_ONLY
+def test_a_data_directory_that_no_model_could_reach_is_refused_at_the_start(tmp_path):
+    if why := lacking(Level.LANDLOCK):
+        pytest.skip(why)
+    tmp_path.chmod(0o700)
+    tree = Tree(tmp_path, nested=True, isolation="landlock")
+    assert tree.wait(within_s=10) == 1
+    (line,) = tree.lines()
+    assert line.startswith("fornada: isolation landlock can't be had: a model has a uid of its own, and no other user may use ")
+    assert str(tmp_path) in line and "chmod o+x" in line
+
+
 def test_the_folders_are_our_own(tree):
     tree.state()
     for folder in ("run", "environments", "artifacts", "bundles", "logs", "scratch"):
@@ -58,7 +72,7 @@ def test_the_folders_are_our_own(tree):
 
 def test_a_keeper_that_can_not_start_is_told(tmp_path):
     code = SERVE.replace("sys.exit(serve", "import fornada.app.serve as s; s.KEEPER_CODE = 'raise SystemExit(9)'; sys.exit(serve")
-    given = f'{{"settings": {{"data_dir": "{tmp_path}/data", "port": 0}}, "control": [], "nested": false}}'
+    given = f'{{"settings": {{"data_dir": "{tmp_path}/data", "port": 0, "isolation": "none"}}, "control": [], "nested": false}}'
     done = subprocess.run([sys.executable, "-I", "-c", code, given], capture_output=True, text=True, timeout=20)
     assert done.returncode == 1
     assert "the keeper couldn't start (exit code 9)" in done.stderr and done.stderr.count("\n") == 1

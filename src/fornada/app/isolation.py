@@ -1,13 +1,17 @@
 """What keeps models apart on this machine: what its kernel was seen to allow, and what of that this release uses."""
 
 import os
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from fornada.keeper import probes
+from fornada.keeper import probes, reach
 from fornada.keeper.config import WallsConfig
 from fornada.keeper.levels import AUTO, SCOPED_SIGNALS_SINCE, Chosen, Facts, Feature, Level, Missing, Switch, best, choose, missing
 from fornada.keeper.uid_blocks import BLOCK
 
+OPEN_UP = "chmod o+x (a folder), o+rx (Python), or install Python and keep the data directory elsewhere"
+"""Advice to `closed_to_models`."""
 FIRST_UID = 200_000
 """Below it are people and services, and what /etc/subuid usually gives away first begins at 100000."""
 UIDS = 1000
@@ -77,6 +81,15 @@ def walls(level: Level, facts: Facts, *, node: str, run_dir: str) -> WallsConfig
         landlock=Feature.LANDLOCK not in facts.refused,
         scoped_signals=facts.landlock_abi >= SCOPED_SIGNALS_SINCE,
     )
+
+
+def closed_to_models(level: Level, facts: Facts, data_dir: Path) -> str:
+    """Why no model could be started at this level, in a line; empty: nothing is in its way. Where it has our uid it may what we may."""
+    if level is Level.NONE or not walls(level, facts, node="", run_dir="").uids:
+        return ""
+    paths = reach.closed(sys.executable, data_dir, own_mounts=level is not Level.LANDLOCK)
+    named = ", ".join(map(str, paths))
+    return f"a model has a uid of its own, and no other user may use {named}" if named else ""
 
 
 def described(wanted: str, facts: Facts) -> Isolation:

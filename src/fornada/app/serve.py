@@ -91,6 +91,8 @@ def _walls(wanted: str, folder: Path, *, nested: bool) -> Iterator[_Walls]:
     choice = choose(wanted, facts if nested else isolation.without_namespaces(facts))
     if isinstance(choice, Refused):
         raise StartRefused("\n".join(choice.lines()))
+    if closed := isolation.closed_to_models(choice.level, facts, folder):
+        raise StartRefused(f"isolation {choice.level} can't be had: {closed}; {isolation.OPEN_UP}")
     node = tree.node_name(folder)
     run_dir = folder / "run"
     told = isolation.walls(choice.level, facts, node=node, run_dir=str(run_dir))

@@ -126,10 +126,6 @@ class Hosts:
         del self._hosts[name]
         return name
 
-    def host_of(self, instance: str) -> str:
-        """Empty: it has a process of its own."""
-        return self._of.get(instance, "")
-
     def others(self, instance: str) -> int:
         """How many share its process with it."""
         name = self._of.get(instance)

@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Union
 
 from fornada_sdk.sandbox import architecture
@@ -118,12 +118,6 @@ def close_from(first: int) -> None:
         _call("close_range", first, 0xFFFFFFFF, 0)
     except OSError:  # before Linux 5.9, or a filter around us
         os.closerange(first, os.sysconf("SC_OPEN_MAX"))
-
-
-def process_madvise(pidfd: int, ranges: Sequence[tuple[int, int]], advice: int) -> int:
-    """`ranges` are (address, bytes) in that process, 1024 at most in one call; the number of bytes that were advised."""
-    vectors = b"".join(struct.pack("=QQ", address, size) for address, size in ranges)
-    return _call("process_madvise", pidfd, vectors, len(ranges), advice, 0)
 
 
 # ---- mounts ----------------------------------------------------------------------------------------------------------------------

@@ -156,15 +156,3 @@ def split_head(payload: "bytes | memoryview") -> "tuple[bytes, memoryview]":
 def invoke_head(head: bytes, left_s: float) -> bytes:
     """What stands before an INVOKE's body; `left_s` are the seconds until the request's deadline."""
     return INVOKE_PREFIX.pack(len(head), left_s) + head
-
-
-def split_invoke(payload: "bytes | memoryview") -> "tuple[bytes, float, memoryview]":
-    """(head, seconds left, body) of an INVOKE. Raises ValueError for a head longer than the payload."""
-    view = memoryview(payload)
-    if len(view) < INVOKE_PREFIX.size:
-        raise ValueError("a payload too short for a head")
-    size, left_s = INVOKE_PREFIX.unpack_from(view)
-    end = INVOKE_PREFIX.size + size
-    if end > len(view):
-        raise ValueError(f"a head of {size} bytes in a payload of {len(view)}")
-    return bytes(view[INVOKE_PREFIX.size : end]), left_s, view[end:]

@@ -28,7 +28,7 @@ def run(code: str) -> str:
         (lambda: syscalls.move_mount(-1, -1, "x"), "move_mount"),
         (lambda: syscalls.mount_setattr(-1, set_flags=1), "mount_setattr"),
         (lambda: syscalls.prctl(12345), "prctl"),
-        (lambda: syscalls.process_madvise(-1, [(0, 4096)], 21), "process_madvise"),
+        (lambda: syscalls.new_mount("nowhere", {}, 0), "fsopen"),
         (lambda: syscalls.landlock_restrict_self(-1), "landlock_restrict_self"),
         (lambda: syscalls.landlock_add_path(-1, 1, -1), "landlock_add_rule"),
         (lambda: syscalls.seccomp_filter(b""), "seccomp"),
@@ -40,18 +40,6 @@ def test_a_call_that_fails_is_named(call, name: str):
         call()
     assert failed.value.errno
     assert str(failed.value).count("[Errno") == 1
-
-
-def test_pages_of_a_process_can_be_advised_upon():
-    code = """
-import ctypes, mmap, os
-from fornada_sdk.sandbox import syscalls
-area = mmap.mmap(-1, 1 << 20)
-area.write(b"x" * (1 << 20))
-address = ctypes.addressof(ctypes.c_char.from_buffer(area))
-print(syscalls.process_madvise(os.pidfd_open(os.getpid()), [(address, 1 << 19), (address + (1 << 19), 1 << 19)], 20))  # MADV_COLD
-"""
-    assert int(run(code)) == 1 << 20
 
 
 def test_a_process_can_name_itself_close_what_it_holds_and_take_in_orphans():

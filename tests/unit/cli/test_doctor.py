@@ -124,6 +124,17 @@ def test_a_machine_that_offers_everything_has_nothing_to_change():
     assert found["user namespaces"].seen == "not needed by root"
 
 
+def test_a_path_that_models_can_t_pass_fails(tmp_path: Path):
+    tmp_path.chmod(0o700)
+    (found,) = kernel.reach(machine(tmp_path, {}), described("landlock", ROOT))
+    assert found.level is Level.FAIL and found.subject == "paths of models"
+    assert str(tmp_path) in found.seen and "chmod o+x" in found.advice
+    (found,) = kernel.reach(machine(tmp_path, {}), described("full", ROOT))
+    assert found.level is Level.OK
+    (found,) = kernel.reach(machine(tmp_path, {}), described("none", ROOT))
+    assert found.level is Level.OK
+
+
 def test_each_line_that_keeps_it_from_more_says_what_to_change():
     found = seen_and_advised(USER)
     assert found["isolation"].level is Level.WARN

@@ -76,7 +76,7 @@ def test_what_is_still_loading_counts_as_it_is_expected(hosts: Hosts):
     assert seat(hosts, "c", use=USE._replace(peak_bytes=72 * MIB)) == "host-1"
     hosts.left("c", well=True)
     hosts.adopted("d", host="host-9", group="g", pid=1)
-    assert hosts.host_of("d") == "host-9"
+    assert hosts.left("d", well=True) == "host-9"
 
 
 def test_what_a_member_reads_is_linked_beside_its_host_s_other_members(hosts: Hosts, tmp_path: Path):
@@ -108,4 +108,4 @@ def test_a_model_that_fits_no_process_has_its_own(hosts: Hosts):
     provisioned = Provisioned("/p", "/e", "/nowhere", {}, "/s")
     assert isinstance(hosts.find("a", version(), provisioned, USE._replace(peak_bytes=100 * MIB)), Alone)
     assert isinstance(hosts.find("a", version(engine="python"), provisioned, USE), Alone)
-    assert hosts.host_of("a") == ""
+    assert hosts.left("a", well=True) == ""

@@ -67,6 +67,7 @@ def findings(machine: "Machine", isolation: "Isolation", node: Node | None) -> "
         *software.python(machine),
         *software.uv(machine),
         *kernel.isolation(isolation),
+        *kernel.reach(machine, isolation),
         *kernel.release(machine),
         *kernel.features(isolation),
         *capacity.devices(machine),
