@@ -1,6 +1,5 @@
 """Starts the process of an instance: alone, forked from a zygote, or as one more in a process that it shares."""
 
-import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
