@@ -5,6 +5,7 @@ start ──> present ──died──> the next one, or the node gives up      
 """
 
 import os
+import signal
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -122,9 +123,9 @@ class ControlPlanes:
         """Its channel is closed: without it, it can do nothing. It may be on its way to its end; else it is helped."""
         if broke_rules:
             say(f"the control plane (pid {control.outer}) broke the rules of the wire and is ended: {why}")
-            self.node.signal(control, 9)
+            self.node.signal(control, signal.SIGKILL)
         else:
-            self._loop.later(self.config.kill_s, lambda: self.node.signal(control, 9))
+            self._loop.later(self.config.kill_s, lambda: self.node.signal(control, signal.SIGKILL))
 
     def ended(self, control: ControlChild) -> None:
         """It has been reaped."""

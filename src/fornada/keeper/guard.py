@@ -12,20 +12,17 @@ again, nothing can be taken away to see what lies below.
 
 import dataclasses
 import errno
-import fcntl
 import os
 import select
-import signal
 from collections.abc import Sequence
 from typing import NoReturn
 
+from fornada.keeper.separation import place, renew_signals
 from fornada.keeper.uid_blocks import Ids
 from fornada_sdk.sandbox import enter, identity, limits, mounts, seccomp, syscalls
 from fornada_sdk.sandbox.plan import Plan
 
 CANT_EXIT = 127
-HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that the keeper or its interpreter handle or ignore."""
 REPORT_LONGEST = 1000
 KEPT_CAPABILITIES = frozenset({6, 7, 8, 12, 21, 31})
 """CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_NET_ADMIN, CAP_SYS_ADMIN: what a child's way behind its walls takes. CAP_SETFCAP: without
@@ -54,7 +51,7 @@ def become(guarded: Guarded, *, report: int) -> NoReturn:
     """In a child from `forking.fork_first`. `report` is as for any child: closed when the zygote's program executes, else a line why
     it can't. Ends as the zygote does: with its exit code, or 128 and the number of the signal that ended it."""
     try:
-        report, keeper, *planned = _place(guarded.descriptors, (report, guarded.keeper, *guarded.planned))
+        report, keeper, *planned = place(guarded.descriptors, (report, guarded.keeper, *guarded.planned))
         try:
             zygote = _start(guarded, planned, report, keeper)
         except (enter.EnterFailed, OSError, ValueError) as error:
@@ -70,10 +67,7 @@ def become(guarded: Guarded, *, report: int) -> NoReturn:
 def _start(guarded: Guarded, planned: Sequence[int], report: int, keeper: int) -> int:
     """The zygote's pid."""
     os.setsid()
-    signal.set_wakeup_fd(-1)  # else a signal to the child would ring the keeper's bell
-    for number in HANDLED:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    renew_signals()
     plan = guarded.plan
     for index in plan.cgroups:
         os.write(planned[index], b"0")
@@ -172,16 +166,3 @@ def _tell(report: int, doing: str, error: Exception) -> None:
     if isinstance(error, OSError) and error.strerror:
         why = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     os.write(report, f"can't {doing} a zygote: {why}".encode(errors="replace")[:REPORT_LONGEST])
-
-
-def _place(descriptors: Sequence[int], others: Sequence[int]) -> list[int]:
-    """Descriptor i becomes `descriptors[i]`, the others come behind them and don't outlive exec, everything above is closed.
-
-    The others' new numbers.
-    """
-    count = len(descriptors) + len(others)
-    copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, count) for descriptor in (*descriptors, *others)]
-    for number, copy in enumerate(copies):
-        os.dup2(copy, number, inheritable=number < len(descriptors))
-    syscalls.close_from(count)
-    return list(range(len(descriptors), count))

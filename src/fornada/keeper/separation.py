@@ -4,6 +4,7 @@ import dataclasses
 import fcntl
 import os
 import signal
+from collections.abc import Sequence
 
 from fornada_sdk.sandbox import limits, syscalls
 from fornada_sdk.sandbox.enter import EnterFailed, enter
@@ -57,7 +58,7 @@ def become(program: Program, *, parent: int, report: int) -> None:
         try:
             behind = program.behind
             others = (*behind.descriptors, behind.keeper) if behind is not None else ()
-            report, *others_here = _place(program.descriptors, (report, *others))
+            report, *others_here = place(program.descriptors, (report, *others))
             _separate(program, parent, others_here)
             doing = f"can't execute {program.argv[0]}"
             if program.env is None:
@@ -96,13 +97,18 @@ def _separate(program: Program, parent: int, others: list[int]) -> None:
             limits.apply(program.limits)
     if program.cwd:
         os.chdir(program.cwd)
+    renew_signals()
+
+
+def renew_signals() -> None:
+    """As a new process has them."""
     signal.set_wakeup_fd(-1)  # else a signal to the child would ring the keeper's bell
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _place(descriptors: tuple[int, ...], others: tuple[int, ...]) -> list[int]:
+def place(descriptors: Sequence[int], others: Sequence[int]) -> list[int]:
     """Descriptor i becomes `descriptors[i]`, the others come behind them and don't outlive exec, everything above is closed.
 
     The others' new numbers.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -71,39 +71,35 @@ class Builds:
     ) -> str:
         """Runs it to its end; what it printed. `what` names it ("environment"), `told` gets its last line as it changes.
 
-        Raises BuildFailed, DiskFull. Cancelling ends the build.
+        Raises BuildFailed, DiskFull, KeeperLost. Cancelling ends the build.
         """
+        async with self._slot():
+            build = f"{what}-{secrets.token_hex(4)}"
+            self._logs.mkdir(parents=True, exist_ok=True)
+            log = self._logs / f"{build}.log"
+            if self._keeper is None:
+                raise BuildFailed(f"the {what} build can't be started: no node runs", log=log)
+            work = self._keeper.build(build, argv=argv, env=env, cwd=str(cwd), limits=limits, sandbox=sandbox, log=str(log))
+            try:
+                async with asyncio.timeout(longest_s):
+                    status = await (_watched(work, log, told) if told else work)
+            except SpawnRefused as error:
+                raise BuildFailed(f"the {what} build can't be started: {error}", log=log) from None
+            except TimeoutError:
+                raise BuildFailed(f"the {what} build took longer than {longest_s:g} s and was ended", log=log) from None
+        return self._outcome(what, status, log, cwd)
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
         async with self._slots:
             self.running += 1
             try:
-                return await self._run(what, argv, env, cwd, sandbox, told, limits, longest_s)
+                yield
             finally:
                 self.running -= 1
 
-    async def _run(
-        self,
-        what: str,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
-        sandbox: Sandbox,
-        told: Callable[[str], None] | None,
-        limits: Limits,
-        longest_s: float,
-    ) -> str:
-        build = f"{what}-{secrets.token_hex(4)}"
-        self._logs.mkdir(parents=True, exist_ok=True)
-        log = self._logs / f"{build}.log"
-        if self._keeper is None:
-            raise BuildFailed(f"the {what} build can't be started: no node runs", log=log)
-        work = self._keeper.build(build, argv=argv, env=env, cwd=str(cwd), limits=limits, sandbox=sandbox, log=str(log))
-        try:
-            async with asyncio.timeout(longest_s):
-                status = await (_watched(work, log, told) if told else work)
-        except SpawnRefused as error:
-            raise BuildFailed(f"the {what} build can't be started: {error}", log=log) from None
-        except TimeoutError:
-            raise BuildFailed(f"the {what} build took longer than {longest_s:g} s and was ended", log=log) from None
+    def _outcome(self, what: str, status: ExitStatus, log: Path, cwd: Path) -> str:
+        """What it printed. Raises BuildFailed, DiskFull."""
         output = _tail(log)
         if status.code == 0:
             with contextlib.suppress(OSError):
