@@ -314,7 +314,7 @@ EXAMPLES: Sequence[Example] = (
     _json("present", "it could begin", Kind.PRESENT, {"release": "0.2.0", "wire": 1, "refused": ""}),
     _json("handover", "to the one that serves", Kind.HANDOVER, {"patience_s": 30.0}),
     _json("released", "it goes on with three requests", Kind.RELEASED, {"in_flight": 3}),
-    _json("resume", "there is no successor", Kind.RESUME, {}),
+    _json("resume", "there is no successor, and why", Kind.RESUME, {"reason": "the new control plane didn't serve within 10 s"}),
     _json("succeeded", "there is one", Kind.SUCCEEDED, {}),
     _json("connection", "with a connection on which nothing is under way", Kind.CONNECTION, {}),
     _json("left", "the predecessor has ended", Kind.LEFT, {}),

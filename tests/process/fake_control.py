@@ -55,7 +55,7 @@ class Control:
             case "crash":
                 os.abort()
 
-    def resume(self):
+    def resume(self, reason):
         self.story.append("resume")
         self.tasks.append(asyncio.ensure_future(self.accept()))
 

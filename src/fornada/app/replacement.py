@@ -33,12 +33,12 @@ class Replacement:
     def let_go(self, patience_s: float) -> None:
         self._work = asyncio.get_running_loop().create_task(self._let_go(patience_s), name="let go")
 
-    def resume(self) -> None:
+    def resume(self, reason: str) -> None:
         if self._work is not None:
             self._work.cancel()
         if self._withdrawn:
             self._withdrawn = False
-            self._log.warning("node.upgrade_failed")
+            self._log.warning("node.upgrade_failed", reason=reason)
             self._manager.come_back()
             self._work = asyncio.get_running_loop().create_task(self._server.come_back(listeners(self._keeper)), name="come back")
 

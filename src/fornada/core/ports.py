@@ -294,6 +294,7 @@ class ExitStatus(msgspec.Struct, frozen=True):
     code: int | None
     """None where a signal ended it."""
     signal: int | None
+    """Both None: whoever had to reap it didn't say."""
     max_rss_bytes: int = 0
     cpu_s: float = 0.0
     over_memory: bool = False

@@ -26,7 +26,7 @@ class Started(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exit:
-    """How a child ended. One of `code` and `signal` is set."""
+    """How a child ended. One of `code` and `signal` is set, unless its zygote, which had to reap it, didn't say how."""
 
     code: int | None
     signal: int | None
@@ -38,6 +38,8 @@ class Exit:
     """Of a member: it went with the process that it shared, whose end this is."""
 
     def __str__(self) -> str:
+        if self.code is None and self.signal is None:
+            return "ended, nobody knows how"
         return f"exited with code {self.code}" if self.signal is None else f"was killed by signal {self.signal} ({_name(self.signal)})"
 
     def head(self) -> dict[str, object]:

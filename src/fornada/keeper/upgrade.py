@@ -283,7 +283,7 @@ class Upgrades:
             else:
                 planes.present = old
         if old is not None and run.step is not Step.STARTING:
-            old.peer.send(Kind.RESUME, {})
+            old.peer.send(Kind.RESUME, {"reason": why})
             planes.node.retell()
         say(f"the upgrade to {run.release} failed: {why}; the control plane before it serves on")
         run.asker.done(why)

@@ -436,6 +436,7 @@ class Walls:
                     enclosure.view.rewrite(sample.used_bytes)
         for too_much in memory_watch.over(samples):
             enclosure = self._live[too_much.instance]
+            say(f"{too_much.instance} is ended: {too_much.reason}")
             enclosure.over_memory = True
             enclosure.end()
         self._loop.later(memory_watch.next_look_s(samples), self._watch_memory)

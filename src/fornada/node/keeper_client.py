@@ -48,8 +48,8 @@ class Replacing(Protocol):
     def let_go(self, patience_s: float) -> None:
         """To be answered by KeeperClient.released, once nothing is half done, or by KeeperClient.refuse_handover."""
 
-    def resume(self) -> None:
-        """There is no successor."""
+    def resume(self, reason: str) -> None:
+        """There is no successor; `reason` says why, as far as the keeper told."""
 
     def leave(self) -> None:
         """The successor serves."""
@@ -360,7 +360,7 @@ class KeeperClient:
             case Kind.HANDOVER:
                 self._asked_to_let_go(float(head["patience_s"]))
             case Kind.RESUME:
-                self._resume()
+                self._resume(str(head.get("reason", "")))
             case Kind.SUCCEEDED:
                 if self.replacing is not None:
                     self.replacing.leave()
@@ -463,12 +463,12 @@ class KeeperClient:
         else:
             self.replacing.let_go(patience_s)
 
-    def _resume(self) -> None:
+    def _resume(self, reason: str) -> None:
         held, self._held = self._held, None
         for kind, head in held or []:
             self.tell(kind, head)
         if self.replacing is not None:
-            self.replacing.resume()
+            self.replacing.resume(reason)
 
     def _lose(self, lost: KeeperLost) -> None:
         if self._channel.fileno() < 0:

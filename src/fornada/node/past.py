@@ -54,6 +54,8 @@ def describe_end(status: ExitStatus) -> str:
     """How a process ended, for people."""
     if status.over_memory and status.code != 0:  # what it had started may have been ended for it alone
         return f"ended because it {OVER_SHARED_MEMORY if status.with_host else OVER_OWN_MEMORY}"
+    if status.code is None and status.signal is None:
+        return "ended, and the process that had forked it didn't say how"
     if status.signal is None:
         return f"exit code {status.code}"
     try:

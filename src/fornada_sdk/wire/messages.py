@@ -106,7 +106,7 @@ class Kind(enum.IntEnum):
     PRESENT = 96  # control plane: JSON release, wire, refused: it could begin, or why it won't. Comes first; WELCOME is the answer
     HANDOVER = 97  # keeper, to the one that serves: JSON patience_s: let go of everything, in a moment at which nothing is half done
     RELEASED = 98  # control plane: JSON in_flight (how many requests it goes on with), or refused: why there was no such moment
-    RESUME = 99  # keeper: {}: there is no successor, serve on
+    RESUME = 99  # keeper: JSON reason: there is no successor, serve on
     SUCCEEDED = 100  # keeper: {}: the successor serves: give it the connections that rest, and end when the others are answered
     CONNECTION = 101  # control plane, and on to its successor: {}; descriptor: a TCP connection on which nothing is under way
     LEFT = 102  # keeper: {}: nobody but you is attached to runners any more
