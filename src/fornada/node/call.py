@@ -13,6 +13,10 @@ from fornada.core.errors import DeadlinePassed, FornadaError
 from fornada.core.names import Instant
 from fornada.core.requests import InferenceRequest, Sink
 from fornada.node.deadlines import Wheel
+from fornada_sdk.wire.messages import STREAM_WINDOW
+
+CREDIT_STEP = STREAM_WINDOW // 4
+"""Bytes that a caller takes before the runner is told."""
 
 
 class Course(enum.Enum):
@@ -44,8 +48,8 @@ class Wire(Protocol):
     def abandon(self, call: "Call") -> None:
         """Tells the runner that nobody waits for the call; its slot comes back with the runner's word."""
 
-    def taken(self, call: "Call", count: int) -> None:
-        """So many bytes of its stream have gone on to the caller."""
+    def credit(self, call: "Call") -> None:
+        """Tells the runner of what the caller has taken of its stream."""
 
 
 class Call:
@@ -98,8 +102,9 @@ class Call:
             self.wire.abandon(self)
 
     def taken(self, count: int) -> None:
-        if self.state is STREAMING:
-            self.wire.taken(self, count)
+        taken = self.taken_bytes = self.taken_bytes + count
+        if taken - self.credited >= CREDIT_STEP and self.state is STREAMING:
+            self.wire.credit(self)
 
     def expire(self, now: Instant) -> None:
         """The wheel's word that the deadline has passed."""

@@ -21,7 +21,7 @@ from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
 from fornada.node.arenas import LONG_BYTES, Arenas
 from fornada.node.bodies import HEAD_BYTES, Bodies
-from fornada.node.call import ABANDONED, DONE, SENT, STREAMING, Call
+from fornada.node.call import ABANDONED, CREDIT_STEP, DONE, SENT, STREAMING, Call
 from fornada.node.ears import Ears
 from fornada.node.heads import object_of, refusal_of, short_head
 from fornada.node.life_words import LifeWords
@@ -41,7 +41,6 @@ from fornada_sdk.wire.messages import (
     with_head,
 )
 
-CREDIT_STEP = STREAM_WINDOW // 4
 OUTBOX_BYTES = 4 * 1024**2
 """Bytes that may wait for the socket before requests stay in their line."""
 TURN_S = 0.001
@@ -155,9 +154,8 @@ class Link:
         self._outbox.put(frame(Kind.CANCEL, call.id))
         self._ears.freed()
 
-    def taken(self, call: Call, count: int) -> None:
-        """CREDIT, once enough has come together."""
-        call.taken_bytes += count
+    def credit(self, call: Call) -> None:
+        """CREDIT, for no more than has come."""
         owed = min(call.taken_bytes, call.seen) - call.credited
         if owed >= CREDIT_STEP:
             call.credited += owed

@@ -176,6 +176,12 @@ class Attachment:
             self.waiting += size
             self._queue.extend(messages)  # type: ignore[arg-type]  # a LongAnswer is longer than a packet: all are frames
 
+    def queue_frame(self, item: bytes) -> None:
+        """As `queue`, for one frame that fits a packet: what each token takes."""
+        if self.open:
+            self.waiting += len(item)
+            self._queue.append(item)
+
     def _framed(self, messages: Outgoing) -> list[bytes]:
         """Long answers lie in the file, or go in parts. `telling` is held where there may be one."""
         framed: list[bytes] = []

@@ -113,16 +113,16 @@ class Stream:
 
     def _queue(self, data: bytes) -> Attachment:
         call = self._call
-        size = len(data)
-        messages = [] if call.streamed else self._opening()
-        if size <= MAX_PAYLOAD:
-            messages.append(HEADER.pack(size, _ITEM, 0, self._number, call.id) + data)
-        else:
-            messages += frames(Kind.ITEM, Kind.PART, call.id, b"", [data], part=self._number)
-        self._number += 1
-        call.sent += size
         home = call.home
-        home.queue(messages, len(messages[0]) if len(messages) == 1 else sum(map(len, messages)))
+        size = len(data)
+        number = self._number
+        self._number = number + 1
+        call.sent += size
+        if call.streamed and size <= MAX_PAYLOAD:
+            home.queue_frame(HEADER.pack(size, _ITEM, 0, number, call.id) + data)
+            return home
+        messages = [*self._opening(), *frames(Kind.ITEM, Kind.PART, call.id, b"", [data], part=number)]
+        home.queue(messages, sum(map(len, messages)))
         return home
 
     def _opening(self) -> list[bytes]:

@@ -152,18 +152,21 @@ class Asynchronous:
         items: Any = stream.items
         step = getattr(items, "__anext__", None)
         try:
-            while not stream.cancelled:
+            unwanted = stream.cancelled
+            while not unwanted:  # asked once a step, before its item is sent
                 try:
                     item = next(items) if step is None else await step()
                 except (StopAsyncIteration, StopIteration):
                     stream.end()
                     return
-                if stream.cancelled:
+                unwanted = stream.cancelled
+                if unwanted:
                     break
                 home = stream.put(item)
                 if home is None:
                     await self._room(stream, call)
-                    if stream.cancelled:
+                    unwanted = stream.cancelled
+                    if unwanted:
                         break
                     home = stream.put_held()
                 if len(self._tasks) > 1:
