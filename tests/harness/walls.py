@@ -67,15 +67,22 @@ def groups(data_dir: Path) -> list[Path]:
 
 def tops(data_dir: Path) -> list[Path]:
     """The node's own folders among the cgroups."""
-    name = node_name(data_dir)
+    return named(node_name(data_dir))
+
+
+def named(name: str) -> list[Path]:
+    """The folders of that name among the cgroups."""
     return [Path(folder) / name for folder, below, _ in os.walk(CGROUPS) if name in below]
 
 
 def remove_groups(data_dir: Path) -> None:
     """For a node that was killed and gets no next start, which would do it: tests leave nothing on the machine. Nothing of it may live."""
-    if not data_dir.is_dir():
-        return
-    for top in tops(data_dir):
+    if data_dir.is_dir():
+        remove_named(node_name(data_dir))
+
+
+def remove_named(name: str) -> None:
+    for top in named(name):
         for folder, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)

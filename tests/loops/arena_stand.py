@@ -1,6 +1,7 @@
 """Both ends of one link in one process: a real link here, a real attachment of the SDK at the other end of the socket."""
 
 import asyncio
+import gc
 import os
 import random
 import socket
@@ -169,6 +170,7 @@ class Stand:
 
 @contextmanager
 def stand(**options: Any) -> Iterator[Stand]:
+    gc.collect()  # what earlier tests left for it to close
     before = descriptors(os.getpid())
     made = Stand(**options)
     try:

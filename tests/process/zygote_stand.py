@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bounds import bound
+from tests.harness.walls import remove_named
 from tests.security.sandbox.cage import everybodys_python, ordinary_user
 
 SRC = Path(__file__).resolve().parents[2] / "src"
@@ -57,7 +58,7 @@ class Stand:
         root = os.geteuid() == 0 and not user
         walls = {
             "level": level,
-            "node": f"fornada-test-{os.getpid()}",
+            "node": self.place.name,
             "run_dir": str(run_dir),
             "first_uid": FIRST_UID if root and level != "none" else 0,
             "uids": 100 if root and level != "none" else 0,
@@ -196,4 +197,5 @@ class Stand:
                 self.process.kill()
                 self.process.wait()
             self.process.stdout.close()
+            remove_named(self.place.name)
             shutil.rmtree(self.place)

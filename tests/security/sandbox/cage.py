@@ -17,6 +17,8 @@ from tests.bounds import bound
 SRC = Path(__file__).resolve().parents[3] / "src"
 DRIVER = Path(__file__).parent / "driver.py"
 INSTANCE_UID = 200_017
+DIES_S = bound(5)
+"""For a neighbour that must die (`dies_s`)."""
 LONGEST_S = 40.0
 
 
@@ -88,7 +90,7 @@ class Cage:
         env: dict[str, str] | None = None,
         **asked: Any,
     ) -> list[Result]:
-        """`copies` programs at once. `files` are (path, access), `without` names walls that are left out."""
+        """`copies` programs at once, `dies_s`: how long a neighbour may live. `files` are (path, access), `without` names walls that are left out."""
         told = {
             "files": [(str(path), access) for path, access in files or ()],
             "without": without,

@@ -21,6 +21,7 @@ from fornada_sdk.sandbox.plan import Access, Grant, Namespace, Plan
 
 LONGEST_S = float(os.environ.get("LONGEST_S", "30"))
 NEIGHBOUR_DIES_S = 0.3
+"""For what was sent to a neighbour to arrive; `dies_s` where it must."""
 ALL_WALLS = ("landlock", "seccomp", "users", "identity", "root", "namespaces")
 
 
@@ -121,7 +122,7 @@ def run(asked):
         for pid, result in zip(pids, results):  # noqa: B905 (Python 3.9)
             finish(pid, result, end=asked.get("copies", 1) > 1)
         if neighbour:
-            select.select([os.pidfd_open(neighbour)], (), (), NEIGHBOUR_DIES_S)  # what was sent to it may be on its way
+            select.select([os.pidfd_open(neighbour)], (), (), asked.get("dies_s", NEIGHBOUR_DIES_S))
             ended, status = os.waitpid(neighbour, os.WNOHANG)
             results[0]["neighbour"] = os.waitstatus_to_exitcode(status) if ended else None
         return results

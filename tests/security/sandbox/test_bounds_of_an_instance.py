@@ -1,6 +1,7 @@
 """Bounds that hold for one instance and leave its neighbours theirs."""
 
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 def test_it_joins_the_cgroups_that_are_handed_over(root_cage: Cage):
     parent = CGROUPS / "pids" if (CGROUPS / "pids" / "cgroup.procs").exists() else CGROUPS
-    group = parent / f"fornada-test-{os.getpid()}"
+    group = parent / f"fornada-test-{uuid.uuid4().hex[:12]}"
     try:
         group.mkdir()
         (group / "pids.max").write_text("10")

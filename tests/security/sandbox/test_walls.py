@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.sandbox.cage import Cage
+from tests.security.sandbox.cage import DIES_S, Cage
 
 ATTEMPT = """
 import errno, json, os, sys
@@ -96,7 +96,7 @@ def test_it_cant_signal_a_neighbour_of_its_uid(caged: Cage):
     # In a namespace of users it is nobody to its neighbours even where it can name them.
     scoped = caged.run(shot, "NEIGHBOUR", neighbour=True, without=("pids",))
     assert scoped.said == "EPERM"
-    open_ = caged.run(shot, "NEIGHBOUR", neighbour=True, without=("pids", "landlock"))
+    open_ = caged.run(shot, "NEIGHBOUR", neighbour=True, dies_s=DIES_S, without=("pids", "landlock"))
     assert (open_.said, open_.neighbour) == ("sent", -15)
 
 

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from fornada_sdk.sandbox import landlock
-from tests.security.sandbox.cage import Cage
+from tests.security.sandbox.cage import DIES_S, Cage
 from tests.security.sandbox.test_walls import READ, WRITE, attempt
 
 pytestmark = pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
@@ -60,7 +60,7 @@ def test_it_cant_signal_its_neighbours(caged: Cage, variant: str):
         result = caged.run(attempt(body), "NEIGHBOUR", neighbour=True, variant=variant, **LEVEL)
         assert (result.said, result.neighbour) == ("EPERM", None)
     shot = attempt("os.kill(int(sys.argv[1]), 15); return 'sent'")
-    assert caged.run(shot, "NEIGHBOUR", neighbour=True, without=("seccomp", "landlock"), **LEVEL).neighbour == -15
+    assert caged.run(shot, "NEIGHBOUR", neighbour=True, dies_s=DIES_S, without=("seccomp", "landlock"), **LEVEL).neighbour == -15
 
 
 def test_a_files_owner_is_no_way_to_signal_somebody(caged: Cage):
@@ -76,7 +76,7 @@ return 'sent'
     held = caged.run(code, "NEIGHBOUR", neighbour=True, **LEVEL)
     assert (held.said, held.neighbour) == ("EPERM", None)
     # Only for a process with a mailbox for it: kernels that scope signals refuse to deliver, ours refuses to ask.
-    assert caged.run(code, "NEIGHBOUR", neighbour=True, without=("seccomp", "landlock"), **LEVEL).neighbour == -15
+    assert caged.run(code, "NEIGHBOUR", neighbour=True, dies_s=DIES_S, without=("seccomp", "landlock"), **LEVEL).neighbour == -15
 
 
 def test_it_may_end_what_it_started_where_landlock_keeps_signals_inside(caged: Cage):

@@ -143,11 +143,11 @@ def test_a_damaged_store_is_refused_naming_the_file(path, open_sqlite):
 
 
 def test_what_was_answered_survives_a_kill_at_any_moment(path):
-    answered = 0
+    answered = kept = 0
     for _ in range(count(4, long=40)):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         assert writer.stdout
-        killer = threading.Timer(bound(10), writer.kill)
+        killer = threading.Timer(bound(30), writer.kill)
         killer.start()
         for line in writer.stdout:
             answered = int(line)
@@ -161,9 +161,10 @@ def test_what_was_answered_survives_a_kill_at_any_moment(path):
         killer.cancel()
         store = SqliteStore(path)
         (entry,) = store.entries()
-        assert int(entry.stable.digest, 16) >= answered
         assert store.counters(A)[0] >= answered
-        answered = int(entry.stable.digest, 16)
+        # What was written and not answered may be there, and then stays. The counters are a write of their own.
+        assert int(entry.stable.digest, 16) >= max(answered, kept)
+        kept = int(entry.stable.digest, 16)
         store.close()
 
 
