@@ -82,6 +82,7 @@ def test_a_second_after_the_keeper_s_death_none_of_ten_idle_models_lives(new_nod
     assert not tops(node.data_dir)
 
 
+@pytest.mark.alone
 def test_a_restart_is_ready_within_three_seconds(new_node: StartNode):
     node = busy_node(new_node)
     assert node.stop() == 0

@@ -4,6 +4,8 @@ import math
 import statistics
 import time
 
+import pytest
+
 from tests.bounds import LONG
 from tests.harness.fixtures import Probe
 from tests.harness.node import Node
@@ -21,6 +23,7 @@ def latency(node: Node, model: str, requests: int = 60) -> float:
     return statistics.median(node.run(model, {"sleep_s": 0.01}).took_s for _ in range(requests))
 
 
+@pytest.mark.alone
 def test_attempts_follow_the_doubling_schedule_and_refusals_say_why_and_when(node: Node, probe: Probe):
     broken, healthy = probe(settings={"fail_load_n": "inf"}), probe()
     node.ask(healthy, {"echo": 1})

@@ -3,6 +3,8 @@
 import statistics
 import time
 
+import pytest
+
 from tests.bounds import LONG, bound
 from tests.harness.bundles import archive
 from tests.harness.fixtures import Probe
@@ -12,6 +14,7 @@ from tests.harness.waiting import Background
 LOAD_S, WARMUP_S = (3.0, 2.0) if LONG else (1.5, 1.0)
 
 
+@pytest.mark.alone
 def test_a_model_is_ready_after_load_and_warm_up_and_the_node_lives_on(node: Node, probe: Probe):
     model = probe(settings={"load_s": LOAD_S, "warmup_s": WARMUP_S})
     seen: list[tuple[float, str]] = []

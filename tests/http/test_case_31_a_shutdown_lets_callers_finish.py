@@ -49,6 +49,7 @@ def test_what_is_in_flight_finishes_and_what_comes_is_refused_politely(new_node:
         Connection(address).close()
 
 
+@pytest.mark.alone
 def test_an_idle_node_is_gone_within_a_second(new_node: StartNode):
     node = new_node().start()
     node.deploy_probe("@test/idle")

@@ -47,7 +47,7 @@ def bounded(*, spares: int = 1, more: str = "") -> str:
     return f"[node]\ndrain_s = 5\nkill_s = 2\nspares = {spares}\n{more}"
 
 
-@pytest.fixture(params=["auto", "namespaces", "none"])
+@pytest.fixture(params=["auto", pytest.param("namespaces", marks=pytest.mark.long), "none"])
 def level(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

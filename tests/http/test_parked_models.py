@@ -67,7 +67,7 @@ def test_parking_again_and_again_loses_no_request(parking: Node):
     parking.deploy_probe("@local/a")
     parking.ask("@local/a", {"echo": 0})
     took_s, times_parked = [], 0
-    for number in range(count(100, long=2000)):
+    for number in range(count(40, long=2000)):
         if number % 4 == 0:
             wait_parked(parking, "@local/a")
             times_parked += 1

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvloop
 
 from fornada.core.errors import FornadaError
@@ -141,5 +142,6 @@ async def cost_us() -> float:
     return min(rounds)
 
 
+@pytest.mark.alone
 def test_a_request_costs_the_control_plane_a_few_microseconds_between_submit_and_answer():
     assert uvloop.run(cost_us()) < MOST_US

@@ -25,6 +25,7 @@ def full(start, **options):
     return tree
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_an_idle_tree_ends_within_a_second_of_being_asked(start, number):
     tree = full(start)
@@ -85,6 +86,7 @@ def test_a_control_plane_that_ignores_the_drain_is_ended_when_its_time_is_over(s
     tree.nothing_left(within_s=0.1)
 
 
+@pytest.mark.alone
 def test_a_second_signal_ends_everything_at_once(start):
     tree = full(start, plan={"drain": "ignore"}, node={"drain_s": 60})
     tree.signal(signal.SIGTERM)

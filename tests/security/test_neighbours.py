@@ -35,6 +35,7 @@ def suffers_alone(found: dict[str, Any]) -> None:
     assert min(found["ratios"]) <= RATIO_MOST, found
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("which", [which if which in USUAL else pytest.param(which, marks=pytest.mark.long) for which in ATTACKS])
 @pytest.mark.parametrize(("level", "user"), PAIRS)
@@ -42,6 +43,7 @@ def test_a_model_that_takes_what_all_share_harms_itself_alone(level: str, user: 
     suffers_alone(measured(level, user, which))
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["output", "short lines", "one line"])
@@ -49,6 +51,7 @@ def test_a_flood_of_output_is_held_back_without_isolation_too(which: str):
     suffers_alone(measured("none", "user", which))
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_measure_feels_a_model_that_takes_the_processors():
