@@ -15,7 +15,7 @@ import pytest
 from fornada.keeper.cgroups.files import CgroupError
 from fornada.keeper.cgroups.group import Bounds, Group
 from fornada.keeper.cgroups.place import NoPlace, Place, Version, find
-from fornada.keeper.cgroups.tree import Tree, node_name
+from fornada.keeper.cgroups.tree import Tree, node_name, remove_dead
 from tests.bounds import bound
 from tests.harness.processes import alive
 from tests.harness.waiting import until
@@ -58,6 +58,54 @@ def tree(node: str) -> Iterator[Tree]:
     yield tree
     until(lambda: not Tree(tree.place, node).sweep(), within_s=10, what="its groups are gone")
     assert tree.close()
+
+
+def kin(tree: Tree, node: str) -> list[Path]:
+    """Where another node's folders would be."""
+    return [folder / node for folder in dict.fromkeys(tree.place.folders.values())]
+
+
+DEAD = "fornada-node-00000000000dead0"
+STARTS = """
+import sys
+from fornada.keeper.cgroups.place import find
+from fornada.keeper.cgroups.tree import Tree
+node = sys.argv[1]
+tree = Tree(find(node), node)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_what_a_dead_node_with_other_data_left_goes_at_any_start(tree: Tree, tmp_path: Path):
+    for folder in kin(tree, DEAD):
+        (folder / "i-left").mkdir(parents=True, exist_ok=True)
+    other = node_name(tmp_path.parent)
+    Tree(place_of(other), other).close()
+    assert not [folder for folder in kin(tree, DEAD) if folder.exists()]
+
+
+def test_a_live_node_s_folders_stay_while_it_holds_nothing(tree: Tree, tmp_path: Path):
+    environ = {**os.environ, "PYTHONPATH": str(SRC)}
+    argv = [sys.executable, "-c", STARTS, DEAD]
+    with subprocess.Popen(argv, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as live:
+        assert live.stdout is not None and live.stdout.readline() == "held\n"
+        remove_dead(tree.place)
+        assert all(folder.exists() for folder in kin(tree, DEAD))
+        live.kill()
+    remove_dead(tree.place)
+    assert not [folder for folder in kin(tree, DEAD) if folder.exists()]
+
+
+def test_folders_of_others_stay(tree: Tree):
+    for folder in kin(tree, "fornada-other"):
+        folder.mkdir(exist_ok=True)
+    try:
+        remove_dead(tree.place)
+        assert all(folder.exists() for folder in kin(tree, "fornada-other"))
+    finally:
+        for folder in kin(tree, "fornada-other"):
+            folder.rmdir()
 
 
 Run = Callable[..., "subprocess.Popen[str]"]

@@ -1,6 +1,11 @@
-"""The node's folder of groups: made at the start, swept of what a dead keeper left, removed at the end."""
+"""The node's folder of groups: made at the start, swept of what a dead keeper left, removed at the end.
+
+A live node holds a lock on it in every hierarchy. What nobody holds a lock on belongs to a node that was killed, and whose data directory
+may never see another start: any node that starts beside it removes it, unless a process is in it.
+"""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -11,8 +16,11 @@ from fornada.keeper.cgroups import files, v1, v2
 from fornada.keeper.cgroups.group import Bounds, Group
 from fornada.keeper.cgroups.place import LEAF, Place, Version
 
-PREFIX = "fornada-"
+PREFIX = "fornada-node-"
+"""Not "fornada-" alone: releases that called theirs so held no locks."""
 NAME_MOST = 100
+_NODE = re.compile(re.escape(PREFIX) + r"[0-9a-f]{16}")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def node_name(data_dir: Path) -> str:
@@ -29,15 +37,16 @@ class Tree:
     """The groups of one node. Only one process may make and remove them at a time: who holds the data directory's lock."""
 
     def __init__(self, place: Place, node: str) -> None:
-        """Makes the node's folders; what is in them already stays. In version 2 the caller moves into the leaf. Raises CgroupError."""
+        """Makes the node's folders, and removes those of dead nodes beside them; what is in its own already stays. In version 2 the
+        caller moves into the leaf. Raises CgroupError."""
         self.place = place
         self._roots = {controller: folder / node for controller, folder in place.folders.items()}
         self._distinct = list(dict.fromkeys(self._roots.values()))
         self._live: set[str] = set()
         self._divided: list[tuple[Path, str]] = []
         """Files and controllers that we switched on, in this order."""
-        for folder in self._distinct:
-            files.make(folder)
+        self._locks = [_held(folder) for folder in self._distinct]
+        remove_dead(place)
         if place.version is Version.V2:
             self._enter()
 
@@ -134,7 +143,49 @@ class Tree:
                 files.write(folder.parent / "cgroup.procs", "0")
             if not files.gone(folder / LEAF):
                 return False
-        return not [folder for folder in self._distinct if not files.gone(folder)]
+        left = [folder for folder in self._distinct if not files.gone(folder)]
+        while self._locks and not left:
+            os.close(self._locks.pop())
+        return not left
+
+
+def remove_dead(place: Place) -> None:
+    """Folders of nodes that live no more, as far as they are the caller's to remove and no process is in them."""
+    for above in dict.fromkeys(place.folders.values()):
+        with contextlib.suppress(OSError):
+            for name in [entry.name for entry in os.scandir(above) if _NODE.fullmatch(entry.name)]:
+                with contextlib.suppress(OSError):
+                    _remove_dead(above / name)
+
+
+def _remove_dead(folder: Path) -> None:
+    descriptor = os.open(folder, _FOLDER)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for entry in list(os.scandir(descriptor)):
+            if entry.is_dir(follow_symlinks=False):
+                os.rmdir(entry.name, dir_fd=descriptor)
+        os.rmdir(folder)
+    finally:
+        os.close(descriptor)
+
+
+def _held(folder: Path) -> int:
+    """Makes it; the descriptor holds the lock that says that its node lives. Several processes of a node may. Raises CgroupError."""
+    while True:
+        files.make(folder)
+        with contextlib.ExitStack() as unless_held:
+            try:
+                descriptor = os.open(folder, _FOLDER)
+                unless_held.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+                if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+                    unless_held.pop_all()
+                    return descriptor
+            except FileNotFoundError:
+                pass  # somebody who starts beside us took it for a dead one's, before it was locked
+            except OSError as error:
+                raise files.CgroupError(f"can't lock {folder}: {error.strerror}") from None
 
 
 def _folder_name(name: str) -> str:
