@@ -56,7 +56,7 @@ def test_a_data_directory_that_no_model_could_reach_is_refused_at_the_start(tmp_
     if why := lacking(Level.LANDLOCK):
         pytest.skip(why)
     tmp_path.chmod(0o700)
-    tree = Tree(tmp_path, nested=True, isolation="landlock")
+    tree = Tree(tmp_path, nested=True, isolation="landlock", control=())
     assert tree.wait(within_s=10) == 1
     (line,) = tree.lines()
     assert line.startswith("fornada: isolation landlock can't be had: a model has a uid of its own, and no other user may use ")

@@ -83,9 +83,10 @@ def walls(level: Level, facts: Facts, *, node: str, run_dir: str) -> WallsConfig
     )
 
 
-def closed_to_models(level: Level, facts: Facts, data_dir: Path) -> str:
-    """Why no model could be started at this level, in a line; empty: nothing is in its way. Where it has our uid it may what we may."""
-    if level is Level.NONE or not walls(level, facts, node="", run_dir="").uids:
+def closed_to_models(given: WallsConfig, data_dir: Path) -> str:
+    """Why no model could be started behind these walls, in a line; empty: nothing is in its way. Where it has our uid it may what we may."""
+    level = Level(given.level)
+    if level is Level.NONE or not given.uids:
         return ""
     paths = reach.closed(sys.executable, data_dir, own_mounts=level is not Level.LANDLOCK)
     named = ", ".join(map(str, paths))

@@ -66,6 +66,9 @@ def serve(settings: Settings, *, control: Sequence[str] = (), nested: bool = Tru
     folder = Path(settings.data_dir).absolute()
     try:
         with _Bell() as bell, data_directory.locked(folder) as lock, _walls(settings.isolation, folder, nested=nested) as walls:
+            closed = "" if control else isolation.closed_to_models(walls.config, folder)  # else it isn't our Python that models get
+            if closed:
+                raise StartRefused(f"isolation {walls.config.level} can't be had: {closed}; {isolation.OPEN_UP}")
             with contextlib.ExitStack() as stack:
                 listeners = [stack.enter_context(listener) for listener in _listen(settings.host, settings.port)]
                 given = msgspec.json.encode(msgspec.structs.replace(settings, data_dir=str(folder)))
@@ -91,8 +94,6 @@ def _walls(wanted: str, folder: Path, *, nested: bool) -> Iterator[_Walls]:
     choice = choose(wanted, facts if nested else isolation.without_namespaces(facts))
     if isinstance(choice, Refused):
         raise StartRefused("\n".join(choice.lines()))
-    if closed := isolation.closed_to_models(choice.level, facts, folder):
-        raise StartRefused(f"isolation {choice.level} can't be had: {closed}; {isolation.OPEN_UP}")
     node = tree.node_name(folder)
     run_dir = folder / "run"
     told = isolation.walls(choice.level, facts, node=node, run_dir=str(run_dir))

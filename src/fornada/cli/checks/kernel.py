@@ -4,7 +4,7 @@ import platform
 import re
 from collections.abc import Iterable, Iterator
 
-from fornada.app.isolation import OPEN_UP, Isolation, closed_to_models
+from fornada.app.isolation import OPEN_UP, Isolation, closed_to_models, walls
 from fornada.cli.checks.finding import Finding, fail, ok, warn
 from fornada.cli.checks.machine import Machine
 from fornada.keeper.levels import Facts, Feature, Level, Missing, missing
@@ -49,7 +49,7 @@ def reach(machine: Machine, found: Isolation) -> Iterator[Finding]:
     """Whether models come as far as to Python and to their files."""
     if found.used is None:
         return
-    if closed := closed_to_models(found.used, found.facts, machine.data_dir):
+    if closed := closed_to_models(walls(found.used, found.facts, node="", run_dir=""), machine.data_dir):
         yield fail("paths of models", closed, OPEN_UP)
     else:
         yield ok("paths of models", "Python and the data directory can be reached")
