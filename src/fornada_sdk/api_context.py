@@ -132,7 +132,9 @@ class Instance:
             import tempfile
 
             self._scratch = tempfile.mkdtemp(prefix="fornada-scratch-")
-        return Path(self._scratch)
+        place = Path(self._scratch)
+        place.mkdir(mode=0o700, exist_ok=True)  # in a process that others share it is made for whoever asks
+        return place
 
 
 def outer_pid() -> int:

@@ -36,7 +36,9 @@ async def test_members_are_spawned_under_one_name_with_the_process_s_bounds_and_
         assert first.host == second.host == first.assignment["host"] == first.memo["host"] != ""
         assert first.cwd == second.cwd and first.cwd.endswith(f"{first.host}/home") and first.env["HOME"] == first.cwd
         assert first.limits == second.limits and first.limits.memory_bytes == 300 * 1024**2
-        assert first.assignment["scratch"] != second.assignment["scratch"]
+        # The walls around the process let it write below its home and nowhere else.
+        assert [each.assignment["scratch"] for each in (first, second)] == [f"{each.cwd}/{each.instance}" for each in (first, second)]
+        assert [path.name for path in world.node._site.scratch.iterdir()] == [first.host]
         assert world.node.view(A).instances[0]["host"] == first.host
         process = world.node.why(A)["process"]
         assert (process["host"], process["others"], process["alone_because"]) == (first.host, 1, "")

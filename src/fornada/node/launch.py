@@ -106,6 +106,8 @@ def launch(
         ),
         assignment={
             **_assignment(version, provisioned, place, release),
+            # Of all that is written to, the walls around a shared process hold its own home alone: a member's place is in there.
+            "scratch": os.path.join(home, place.instance) if shared is not None else home,
             "host": shared.host if shared is not None else "",
             "rest_after_s": rest_after_s if shared is None else 0.0,
         },
@@ -168,7 +170,6 @@ def _assignment(version: Version, provisioned: Provisioned, place: Place, releas
         "folder": provisioned.folder,
         "entry": spec.python.entry,
         "artifacts": provisioned.artifacts,
-        "scratch": place.scratch,
         "settings": msgspec.to_builtins(spec.settings),
         "command": msgspec.to_builtins(spec.command),
         "task": spec.task,

@@ -160,7 +160,7 @@ def folders(instances: Iterable[Instance]) -> list[Watched]:
     for runner, instance in own:
         if runner.host:
             homes.setdefault(f"{runner.host}/{HOME}", []).append(instance)
-    return [Watched(runner.id, _declared(instance), instance.exceeds) for runner, instance in own] + [
+    return [Watched(runner.id, _declared(instance), instance.exceeds) for runner, instance in own if not runner.host] + [
         Watched(home, sum(map(_declared, members)), partial(_all_exceed, members)) for home, members in homes.items()
     ]
 

@@ -94,7 +94,8 @@ async def start(site: Site, version: Version, place: Place, obtained: Obtained, 
     provisioned = site.provision.provisioned(version, obtained.environment, obtained.artifacts)
     seat = site.hosts.find(id, version, provisioned, use)
     zygote = site.zygotes.start(id, version, provisioned) if isinstance(seat, Alone) else ""
-    (site.scratch / id).mkdir(parents=True, mode=0o700)
+    if isinstance(seat, Alone):
+        (site.scratch / id).mkdir(parents=True, mode=0o700)
     ordered = launch(
         version,
         seat.provisioned if isinstance(seat, Seat) else provisioned,

@@ -6,6 +6,7 @@ loading -> ready -> leaving -> gone          STOP, the keeper's word or its goin
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from typing import Any, Callable
@@ -142,6 +143,10 @@ class Member:
         self._model = None
         keeper = self.session.close()
         self.output.close()
+        if os.path.isdir(self.assignment.scratch):
+            import shutil  # few ever write there
+
+            shutil.rmtree(self.assignment.scratch, ignore_errors=True)
         return keeper
 
 

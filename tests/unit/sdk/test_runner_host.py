@@ -46,6 +46,23 @@ def test_what_a_member_prints_is_in_its_own_output(host: SharedProcess):
     assert "raw" in two.output and "half" in two.output and "got" not in two.output
 
 
+def test_a_member_s_scratch_is_made_when_it_is_asked_for_and_goes_with_the_member(host: SharedProcess, tmp_path: Path):
+    writes = """
+        def handle_request(request, context):
+            (context.scratch / "note").write_text(request.body.json)
+            return [path.name for path in context.scratch.parent.iterdir()]
+    """
+    home = tmp_path / "home"
+    home.mkdir()
+    one, first = host.ready("one", writes, scratch=str(home / "one"))
+    _, second = host.ready("two", writes, scratch=str(home / "two"))
+    assert list(home.iterdir()) == []
+    assert first.call("a") == ["one"] and sorted(second.call("b")) == ["one", "two"]
+    first.stop(1.0)
+    assert one.how_it_went() == "left"
+    assert [path.name for path in home.iterdir()] == ["two"] and (home / "two/note").read_text() == "b"
+
+
 def test_a_stop_ends_one_member_and_its_word_reaches_the_keeper(host: SharedProcess):
     one, first = host.ready("one")
     two, second = host.ready("two")
