@@ -5,7 +5,7 @@ import textwrap
 
 from docs.generate.markdown import code, table
 from fornada.core.lifecycle import model
-from fornada.core.lifecycle.model import State, outside
+from fornada.core.lifecycle.states import State, outside
 
 INTRODUCTION = """\
 # States of a model

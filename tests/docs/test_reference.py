@@ -15,7 +15,7 @@ from docs.generate.errors import family
 from fornada.app.config import ENVIRONMENT
 from fornada.cli.main import COMMANDS, fornada
 from fornada.core import errors, settings, specs
-from fornada.core.lifecycle.model import State, outside
+from fornada.core.lifecycle.states import State, outside
 from fornada.edge.problems import MODEL_REFUSAL_CODE, ROUTE_BELOW_ACCOUNT_CODE
 from tests.docs.pages import WRITTEN, blocks, inline_code, name, prose
 

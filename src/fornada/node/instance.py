@@ -11,7 +11,8 @@ from typing import Any, Protocol, assert_never
 
 from fornada.core.errors import Busy, DeadlinePassed, FornadaError, Unavailable
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import CLOSING, NEVER, PROVISIONING, RESTING, WITH_PROCESS, ModelLife, State, Terms, Wish, outside, step
+from fornada.core.lifecycle.model import NEVER, ModelLife, Terms, step
+from fornada.core.lifecycle.states import CLOSING, PROVISIONING, RESTING, WITH_PROCESS, State, Wish, outside
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
 from fornada.core.policy.placement import Phase

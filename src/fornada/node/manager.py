@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import fornada
 from fornada.core.errors import Conflict, FornadaError, Unavailable, UnknownModel
-from fornada.core.lifecycle.model import RESTING, State
+from fornada.core.lifecycle.states import RESTING, State
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
 from fornada.core.policy.outbound import outbound
 from fornada.core.policy.packing import Bound

@@ -9,7 +9,7 @@ from typing import Any
 
 from fornada.core.errors import DiskFull, FornadaError, Unavailable, UnknownModel
 from fornada.core.lifecycle.events import Outcome
-from fornada.core.lifecycle.model import RESTING, State, Wish
+from fornada.core.lifecycle.states import RESTING, State, Wish
 from fornada.core.names import Instant, VersionDigest
 from fornada.core.ports import CatalogPort, Entry, Version
 from fornada.node.instance import Instance

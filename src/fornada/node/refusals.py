@@ -4,7 +4,8 @@ from typing import assert_never
 
 from fornada.core.errors import DiskFull, FornadaError, InternalFault, LoadFailed, NeverFits, OutOfDeviceMemory, RunnerDied, Unavailable
 from fornada.core.lifecycle.events import Cut, FailureKind
-from fornada.core.lifecycle.model import NEVER, ModelLife, State
+from fornada.core.lifecycle.model import NEVER, ModelLife
+from fornada.core.lifecycle.states import State
 from fornada.core.names import Instant, ModelName
 
 CUT_RETRY_S = 1.0

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from fornada.core.lifecycle.events import FailureKind
-from fornada.core.lifecycle.model import CLOSING, NEVER, RESTING, WITH_PROCESS, State, outside
+from fornada.core.lifecycle.model import NEVER
+from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, State, outside
 from fornada.core.names import Instant
 from fornada.core.ports import ModelView
 from fornada.node.instance import Instance

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from fornada.core.errors import Conflict, FornadaError
 from fornada.core.lifecycle.events import Outcome
-from fornada.core.lifecycle.model import RESTING, State
+from fornada.core.lifecycle.states import RESTING, State
 from fornada.core.names import Instant, ModelName
 
 

@@ -8,7 +8,8 @@ import typing
 import pytest
 
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import IllegalTransition, ModelLife, Stage, State, Terms, step
+from fornada.core.lifecycle.model import IllegalTransition, ModelLife, Terms, step
+from fornada.core.lifecycle.states import Stage, State
 
 TERMS = Terms(load_timeout_s=300.0, kill_s=5.0, backoff_s=1.0)
 EVENTS = {

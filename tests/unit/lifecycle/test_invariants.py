@@ -11,17 +11,8 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import (
-    CLOSING,
-    RESTING,
-    WITH_PROCESS,
-    WITH_RESERVATION,
-    ModelLife,
-    Stage,
-    State,
-    Terms,
-    step,
-)
+from fornada.core.lifecycle.model import ModelLife, Terms, step
+from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, WITH_RESERVATION, Stage, State
 
 
 class Life(RuleBasedStateMachine):

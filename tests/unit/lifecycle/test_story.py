@@ -49,7 +49,8 @@ from fornada.core.lifecycle.events import (
     Wanted,
     Withdraw,
 )
-from fornada.core.lifecycle.model import NEVER, IllegalTransition, ModelLife, State, Terms, Wish, outside, step
+from fornada.core.lifecycle.model import NEVER, IllegalTransition, ModelLife, Terms, step
+from fornada.core.lifecycle.states import State, Wish, outside
 from fornada.core.policy.backoff import FREE_CRASHES
 
 TERMS = Terms(load_timeout_s=300.0, kill_s=5.0, backoff_s=1.0)

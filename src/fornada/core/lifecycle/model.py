@@ -14,7 +14,6 @@ the end. Memory is reserved before the spawn and released after the keeper has r
 failed) is announced to everybody who waits. Outside there are only stopped, pending, ready, asleep, stopping and failed.
 """
 
-import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -69,6 +68,7 @@ from fornada.core.lifecycle.events import (
     Withdraw,
     Woken,
 )
+from fornada.core.lifecycle.states import CLOSING, COMING_UP, PROVISIONING, RESTING, WITH_PROCESS, Stage, State, Wish
 from fornada.core.names import Instant
 from fornada.core.policy.backoff import after_crashes, after_failures
 
@@ -81,67 +81,6 @@ GREETING_S = 30.0
 STORY_LENGTH = 24
 NEVER = Instant(float("inf"))
 BEGINNING = Instant(0.0)
-
-
-class State(enum.Enum):
-    REGISTERED = "registered"
-    BUILDING = "building"
-    FETCHING = "fetching"
-    CANCELLING = "cancelling"
-    WAITING = "waiting"
-    SPAWNING = "spawning"
-    UNWANTED = "unwanted"
-    LOADING = "loading"
-    WARMING = "warming"
-    READY = "ready"
-    ASLEEP = "asleep"
-    DRAINING = "draining"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-_OUTSIDE = {
-    State.REGISTERED: "stopped",
-    State.STOPPED: "stopped",
-    State.READY: "ready",
-    State.ASLEEP: "asleep",
-    State.CANCELLING: "stopping",
-    State.UNWANTED: "stopping",
-    State.DRAINING: "stopping",
-    State.STOPPING: "stopping",
-    State.FAILED: "failed",
-}
-RESTING = frozenset({State.REGISTERED, State.STOPPED, State.FAILED})
-"""Nothing runs and nothing is under way."""
-CLOSING = frozenset({State.CANCELLING, State.UNWANTED, State.DRAINING, State.STOPPING})
-"""On the way to an end that nobody can take back."""
-PROVISIONING = frozenset({State.BUILDING, State.FETCHING})
-COMING_UP = frozenset({State.LOADING, State.WARMING})
-WITH_PROCESS = frozenset({State.LOADING, State.WARMING, State.READY, State.ASLEEP, State.DRAINING, State.STOPPING})
-WITH_RESERVATION = WITH_PROCESS | {State.SPAWNING, State.UNWANTED}
-
-
-def outside(state: State) -> str:
-    """The state as people see it."""
-    return _OUTSIDE.get(state, "pending")
-
-
-class Wish(enum.Enum):
-    """What the life is to come to, once what is under way has ended."""
-
-    NOTHING = "nothing"
-    PREPARED = "prepared"
-    RUNNING = "running"
-
-
-class Stage(enum.Enum):
-    """How hard a process was asked to stop."""
-
-    NONE = "none"
-    ASKED = "asked"
-    TERMINATED = "terminated"
-    KILLED = "killed"
 
 
 @dataclass(frozen=True, slots=True)
