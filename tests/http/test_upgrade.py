@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import fornada
-from tests.bounds import bound
+from tests.bounds import bound, count
 from tests.harness.client import Closed
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node, node_environ, run_path
@@ -252,7 +252,7 @@ def test_what_can_not_be_leaves_everything_as_it_was(new_node: StartNode, tmp_pa
     with Callers(node, model) as callers:
         until(lambda: len(callers.answers) > 50, within_s=20, what="callers at work")
         before = descriptors(control)
-        for _ in range(2):
+        for _ in range(count(1, long=3)):
             done = upgrade(node, checkout(tmp_path, "9.1.0", change))
             assert done.returncode == 1
             assert len(done.stderr.splitlines()) == 1 and reason in done.stderr, done.stderr

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from tests.security.attacks.out_of_memory import ANSWERING, LOADING
-from tests.security.attacks.runs import USERS, Unavailable, run_at
+from tests.security.attacks.runs import Unavailable, run_at
+from tests.security.pairs import PAIRS
 
 pytestmark = pytest.mark.timeout(300)
 
 BOUND = "[resources] memory in model.toml"
 
 
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("level", ["full", "namespaces"])
+@pytest.mark.parametrize(("level", "user"), [pair for pair in PAIRS if pair.values[0] != "landlock"])
 def test_the_bound_is_named_to_callers_and_people(level: str, user: str):
     try:
         done = run_at(level, user, "tests.security.attacks.out_of_memory")
