@@ -17,10 +17,12 @@ LONG = 100.0
 def lose_the_keeper(world: World) -> None:
     """As KeeperClient does it: who waits for a process is told first."""
     world.keeper.go()
-    world.node.keeper_lost()
+    world.node.keeper_lost("gone")
 
 
 def nobody_is_blamed(world: World) -> None:
+    """The log says once what it was."""
+    assert [told["reason"] for told in world.happened("node.keeper_lost")] == ["gone"]
     assert not world.happened("model.failed")
     assert not world.happened("internal.fault")
     assert world.node.why(A)["last_failure"] is None

@@ -210,7 +210,7 @@ class Node:
             self._drain.set_result(deadline_s)
 
     def _keeper_lost(self, lost: KeeperLost) -> None:
-        self._manager.keeper_lost()
+        self._manager.keeper_lost(str(lost))
         if not self._drain.done():
             self._drain.set_exception(lost)
 

@@ -225,8 +225,9 @@ class Manager:
         """After `withdraw`: there is a successor."""
         self._site.handover.replaced = True
 
-    def keeper_lost(self) -> None:
+    def keeper_lost(self, reason: str) -> None:
         """Nothing can be begun or ended any more: whoever waits for that is told so. What runs is answered while it is heard."""
+        self._site.telemetry.log.error("node.keeper_lost", reason=reason, in_flight=self.in_flight)
         self._accepting = False
         self._site.handover.keeper_lost = True
         for instance in self._instances():
