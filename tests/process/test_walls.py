@@ -249,6 +249,23 @@ def test_each_child_has_a_uid_of_its_own_that_comes_back(stage: Callable[[Level]
     assert uid(taken) == os.geteuid()
 
 
+MARKS = """
+import fcntl
+before = [fcntl.fcntl(number, fcntl.F_GETFL) & os.O_NONBLOCK for number in (0, 1, 2)]
+for number in (0, 1, 2):
+    fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | os.O_NONBLOCK)
+say(before)
+"""
+
+
+@pytest.mark.parametrize("level", [*LEVELS, Level.NONE])
+def test_no_open_file_is_shared_by_two_children(stage: Callable[[Level], Stage], level: Level):
+    """Else one could tell the other something, by its flags, or hold a lock on it."""
+    st = stage(level)
+    assert st.see("a", MARKS) == [0, 0, 0]
+    assert st.see("b", MARKS) == [0, 0, 0]
+
+
 FILLS = """
 scratch, size = sys.argv[1], int(sys.argv[2])
 status = os.stat(scratch)

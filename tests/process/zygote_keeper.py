@@ -57,7 +57,6 @@ class Stand:
     def __init__(self, told):
         self.loop = Loop()
         self.walls = Walls(WallsConfig(**told["walls"]), self.loop)
-        self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         listener = Listener(
             started=self.started,
             came_up=lambda child: self.say("up", child.name, pid=child.outer, spare=child.start == "spare"),
@@ -68,7 +67,7 @@ class Stand:
                 "zygote", zygote.name, state=zygote.state.value, reason=zygote.reason, pid=zygote.outer, **zygote.facts
             ),
         )
-        self.zygotes = Zygotes(self.loop, self.walls, listener, null=self.null, kill_s=KILL_S, fork_s=told["fork_s"])
+        self.zygotes = Zygotes(self.loop, self.walls, listener, kill_s=KILL_S, fork_s=told["fork_s"])
         self.guards = {}
         self.instances = {}
         self.links = {}

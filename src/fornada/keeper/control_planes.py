@@ -61,14 +61,13 @@ class Node(Protocol):
 class ControlPlanes:
     """Owns their channels. One of them is present: its orders count, and what happens is told to it."""
 
-    def __init__(self, loop: Loop, config: Config, node: Node, *, null: int) -> None:
+    def __init__(self, loop: Loop, config: Config, node: Node) -> None:
         self.config = config
         """Of the next one."""
         self.node = node
         self.present: ControlChild | None = None
         self.supervision = supervise.Supervision(grace_s=config.grace_s)
         self._loop = loop
-        self._null = null
         self._patience: Timer | None = None
         self.upgrades = Upgrades(loop, self, run_dir=config.walls.run_dir)
 
@@ -97,7 +96,6 @@ class ControlPlanes:
         control = start_control(
             self._loop,
             config,
-            null=self._null,
             heard=lambda message: self._heard(control, message),
             lost=lambda broke, why: self.lost(control, broke, why),
             standby=standby,

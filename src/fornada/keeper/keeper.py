@@ -47,9 +47,8 @@ class Keeper:
         self._loop = loop
         self._config = config
         self._walls = walls
-        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._listeners = list(config.listeners)
-        self._planes = ControlPlanes(loop, config, self, null=self._null)
+        self._planes = ControlPlanes(loop, config, self)
         self._tell = self._planes.tell
         self._children: dict[int, Child] = {}
         """By pid, everything that isn't reaped."""
@@ -70,7 +69,7 @@ class Keeper:
             lost=self._runner_lost,
             changed=lambda zygote: self._tell(Kind.ZYGOTES, zygote.head()),
         )
-        self._zygotes = Zygotes(loop, walls, listener, null=self._null, kill_s=config.kill_s)
+        self._zygotes = Zygotes(loop, walls, listener, kill_s=config.kill_s)
         self._parking = Parking(loop)
         self._phase = Phase.SERVING
         self._code = 0
@@ -218,15 +217,13 @@ class Keeper:
             self._tell(Kind.ZYGOTES, {"zygote": order.zygote, "state": "unfit", "pid": 0, "reason": _cant_start(error)})
 
     def _runner(self, order: orders.Spawn) -> InstanceChild:
-        runner, near = start_runner(
-            self._loop, self._walls, order, null=self._null, lost=lambda broke, why: self._runner_lost(runner, broke, why)
-        )
+        runner, near = start_runner(self._loop, self._walls, order, lost=lambda broke, why: self._runner_lost(runner, broke, why))
         self.register(runner)
         runner.peer.send(Kind.ASSIGN, order.assigned(runner.outer), near)
         return runner
 
     def _host(self, order: orders.Spawn, talk: Conversation, lost: Lost) -> HostChild:
-        return start_host(self._loop, self._walls, order, talk, null=self._null, lost=lost)
+        return start_host(self._loop, self._walls, order, talk, lost=lost)
 
     def _build(self, order: orders.Build) -> None:
         present = self._named.get(order.build)
@@ -238,7 +235,7 @@ class Keeper:
         refused = self._refusal(order.build)
         if not refused:
             try:
-                build = start_build(self._walls, order, null=self._null)
+                build = start_build(self._walls, order)
             except OSError as error:
                 refused = _cant_start(error)
             else:

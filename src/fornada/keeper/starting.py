@@ -78,13 +78,14 @@ def converse(loop: Loop, *, lost: Lost, left: Callable[[], None] | None = None) 
         return Conversation(peer, theirs, output, written)
 
 
-def start_runner(loop: Loop, walls: Walls, order: Spawn, *, null: int, lost: Lost) -> tuple[InstanceChild, list[int]]:
+def start_runner(loop: Loop, walls: Walls, order: Spawn, *, lost: Lost) -> tuple[InstanceChild, list[int]]:
     """A runner with /dev/null, its output pipe and, as descriptor 3, its channel to the keeper; and what it is to be given with ASSIGN:
     the near end of its outbound channel, if it is to have one. Raises OSError."""
-    with contextlib.ExitStack() as on_failure:
+    with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
         near, far = outbound(on_failure) if order.outbound else ([], -1)
         talk = converse(loop, lost=lost)
         on_failure.callback(talk.close)
+        null = new_null(always)
         program = _runner(order.command, (null, talk.written, talk.written, talk.far.fileno()))
         started, enclosure = _start(walls, order.instance, program, order.command)
         on_failure.pop_all()
@@ -102,7 +103,7 @@ def outbound(on_failure: contextlib.ExitStack) -> tuple[list[int], int]:
     return ends[:1], ends[1]
 
 
-def start_host(loop: Loop, walls: Walls, order: Spawn, talk: Conversation, *, null: int, lost: Lost) -> HostChild:
+def start_host(loop: Loop, walls: Walls, order: Spawn, talk: Conversation, *, lost: Lost) -> HostChild:
     """A process that instances will share, with a channel of its own. What it says before it has heard of any goes to the output of
     the first, whose conversation is `talk`. Raises OSError."""
     with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
@@ -110,6 +111,7 @@ def start_host(loop: Loop, walls: Walls, order: Spawn, talk: Conversation, *, nu
         always.callback(theirs.close)
         peer = Peer(loop, Channel(ours, queue_bytes=RUNNER_QUEUE, body_bytes=0), heard=None, lost=lost)
         on_failure.callback(peer.close)
+        null = new_null(always)
         program = _runner(order.command, (null, talk.written, talk.written, theirs.fileno()))
         started, enclosure = _start(walls, f"host {order.host}", program, order.command)
         on_failure.pop_all()
@@ -118,14 +120,24 @@ def start_host(loop: Loop, walls: Walls, order: Spawn, talk: Conversation, *, nu
         return child
 
 
-def start_build(walls: Walls, order: Build, *, null: int) -> BuildChild:
+def start_build(walls: Walls, order: Build) -> BuildChild:
     """A build whose output goes to its log. Raises OSError."""
     command = order.command
-    program = Program(command.argv, command.env, command.cwd, (null, null, null), log=order.log, limits=command.limits)
-    started, enclosure = _start(walls, f"build {order.build}", program, command)
+    with contextlib.ExitStack() as always:
+        null = new_null(always)
+        program = Program(command.argv, command.env, command.cwd, (null, null, null), log=order.log, limits=command.limits)
+        started, enclosure = _start(walls, f"build {order.build}", program, command)
     child = BuildChild(order, started)
     child.enclosure = enclosure
     return child
+
+
+def new_null(always: contextlib.ExitStack) -> int:
+    """/dev/null, opened for one child alone: flags, locks and owners of an open file are seen by everybody who has it from the same open.
+    Raises OSError."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    always.callback(os.close, null)
+    return null
 
 
 def _runner(command: Command, descriptors: tuple[int, ...]) -> Program:
@@ -143,9 +155,7 @@ def _start(walls: Walls, name: str, program: Program, command: Command) -> tuple
     return started, enclosure
 
 
-def start_control(
-    loop: Loop, config: Config, *, null: int, heard: Callable[[Message], None], lost: Lost, standby: bool = False
-) -> ControlChild:
+def start_control(loop: Loop, config: Config, *, heard: Callable[[Message], None], lost: Lost, standby: bool = False) -> ControlChild:
     """A control plane with our stdout and stderr, its channel, the settings and the data directory's lock. A `standby` is told that
     another one serves. Raises OSError."""
     with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
@@ -154,7 +164,7 @@ def start_control(
         on_failure.callback(ours.close)
         peer = Peer(loop, Channel(ours, queue_bytes=CONTROL_QUEUE, body_bytes=ORDER_MOST, descriptors=1), heard=heard, lost=lost)
         on_failure.callback(peer.close)
-        descriptors = (null, 1, 2, theirs.fileno(), config.settings, config.lock)
+        descriptors = (new_null(always), 1, 2, theirs.fileno(), config.settings, config.lock)
         if standby:
             os.putenv(STANDBY, "1")
             always.callback(os.unsetenv, STANDBY)

@@ -11,7 +11,7 @@ from fornada.keeper.loop import Loop
 from fornada.keeper.orders import Network, Spawn, Zygote
 from fornada.keeper.peer import Peer
 from fornada.keeper.separation import Program
-from fornada.keeper.starting import RUNNER_QUEUE, Lost, converse, outbound
+from fornada.keeper.starting import RUNNER_QUEUE, Lost, converse, new_null, outbound
 from fornada.keeper.walls import Enclosure, Walls
 from fornada.keeper.zygote_records import Fork, ForkedChild, ZygoteChild
 from fornada_sdk.sandbox import plan_json
@@ -27,7 +27,7 @@ DESCRIPTORS_MOST = 240
 ForkLost = Callable[[Fork, bool, str], None]
 
 
-def start_zygote(loop: Loop, walls: Walls, order: Zygote, *, null: int, heard: Callable[[Message], None], lost: Lost) -> ZygoteChild:
+def start_zygote(loop: Loop, walls: Walls, order: Zygote, *, heard: Callable[[Message], None], lost: Lost) -> ZygoteChild:
     """With /dev/null and, as descriptor 3, its channel. Raises OSError."""
     command = order.command
     with contextlib.ExitStack() as always, contextlib.ExitStack() as on_failure:
@@ -41,6 +41,7 @@ def start_zygote(loop: Loop, walls: Walls, order: Zygote, *, null: int, heard: C
         sandbox = dataclasses.replace(command.sandbox, own_uid=False, network=Network.NONE)
         enclosure = walls.around_zygote(f"zygote {order.zygote}", dataclasses.replace(command, sandbox=sandbox))
         on_failure.callback(enclosure.release)
+        null = new_null(always)
         descriptors = (null, null, null, theirs.fileno())
         behind = enclosure.behind
         if block is None or behind is None:
@@ -55,7 +56,7 @@ def start_zygote(loop: Loop, walls: Walls, order: Zygote, *, null: int, heard: C
     return child
 
 
-def ask_for_instance(loop: Loop, walls: Walls, zygote: ZygoteChild, order: Spawn, *, null: int, lost: ForkLost) -> ForkedChild:
+def ask_for_instance(loop: Loop, walls: Walls, zygote: ZygoteChild, order: Spawn, *, lost: ForkLost) -> ForkedChild:
     """A process for this instance, from its fork on. Raises OSError."""
     with contextlib.ExitStack() as on_failure:
         near, far = outbound(on_failure) if order.outbound else ([], -1)
@@ -63,7 +64,7 @@ def ask_for_instance(loop: Loop, walls: Walls, zygote: ZygoteChild, order: Spawn
         on_failure.callback(enclosure.release)
         command = order.command
         head = {"env": command.env, "cwd": command.cwd, "limits": dataclasses.asdict(command.limits), "spare": False}
-        fork = _ask(loop, zygote, order.instance, head, enclosure, null=null, lost=lost)
+        fork = _ask(loop, zygote, order.instance, head, enclosure, lost=lost)
         on_failure.pop_all()
     child = ForkedChild(order, zygote, fork, far)
     child.near = near  # it is told what to run once its pid is known
@@ -71,11 +72,11 @@ def ask_for_instance(loop: Loop, walls: Walls, zygote: ZygoteChild, order: Spawn
     return child
 
 
-def ask_for_spare(loop: Loop, walls: Walls, zygote: ZygoteChild, name: str, *, null: int, lost: ForkLost) -> Fork:
+def ask_for_spare(loop: Loop, walls: Walls, zygote: ZygoteChild, name: str, *, lost: ForkLost) -> Fork:
     """A process that does what isn't any model's, and waits. Raises OSError."""
     enclosure = walls.around_spare(name, zygote.order.command)
     try:
-        return _ask(loop, zygote, name, {"spare": True}, enclosure, null=null, lost=lost)
+        return _ask(loop, zygote, name, {"spare": True}, enclosure, lost=lost)
     except BaseException:
         enclosure.release()
         raise
@@ -107,7 +108,7 @@ def give_to(walls: Walls, zygote: ZygoteChild, spare: Fork, order: Spawn) -> For
     return child
 
 
-def _ask(loop: Loop, zygote: ZygoteChild, name: str, head: dict[str, Any], enclosure: Enclosure, *, null: int, lost: ForkLost) -> Fork:
+def _ask(loop: Loop, zygote: ZygoteChild, name: str, head: dict[str, Any], enclosure: Enclosure, *, lost: ForkLost) -> Fork:
     with contextlib.ExitStack() as on_failure:
         talk = converse(loop, lost=lambda broke, why: lost(fork, broke, why))
         on_failure.callback(talk.close)
@@ -117,11 +118,11 @@ def _ask(loop: Loop, zygote: ZygoteChild, name: str, head: dict[str, Any], enclo
         os.set_blocking(report, False)
         head = {**head, "name": name, "apart": zygote.block is not None}
         planned = _planned(enclosure, head)
-        given_null = os.dup(null)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)  # its own, as new_null says
         on_failure.pop_all()
     fork = Fork(name, talk.peer, talk.output, report, enclosure)
     far, written = talk.given_away()
-    zygote.peer.send(Kind.FORK, head, [given_null, written, far, told, *planned])
+    zygote.peer.send(Kind.FORK, head, [null, written, far, told, *planned])
     return fork
 
 

@@ -59,11 +59,10 @@ class Listener:
 class Zygotes:
     """All of a node's. The keeper tells it what becomes of its own children among them, the guards."""
 
-    def __init__(self, loop: Loop, walls: Walls, listener: Listener, *, null: int, kill_s: float, fork_s: float = FORK_S) -> None:
+    def __init__(self, loop: Loop, walls: Walls, listener: Listener, *, kill_s: float, fork_s: float = FORK_S) -> None:
         self._loop = loop
         self._walls = walls
         self._tell = listener
-        self._null = null
         self._kill_s = kill_s
         self._fork_s = fork_s
         self._all: list[ZygoteChild] = []
@@ -87,7 +86,6 @@ class Zygotes:
             self._loop,
             self._walls,
             order,
-            null=self._null,
             heard=lambda message: self._heard(zygote, message),
             lost=lambda broke, why: self._lost(zygote, broke, why),
         )
@@ -118,7 +116,7 @@ class Zygotes:
                 child = give_to(self._walls, zygote, spare, order)
                 self._loop.later(REFILL_S, lambda: self._refill(zygote))
             else:
-                child = ask_for_instance(self._loop, self._walls, zygote, order, null=self._null, lost=self._fork_lost)
+                child = ask_for_instance(self._loop, self._walls, zygote, order, lost=self._fork_lost)
                 self._asked(zygote, child.fork)
         except OSError as error:
             if spare is not None:
@@ -372,7 +370,7 @@ class Zygotes:
             return
         while len(zygote.spares) < zygote.spares_wanted and zygote.spares_lost < SPARES_LOST_MOST:
             try:
-                fork = ask_for_spare(self._loop, self._walls, zygote, f"spare {next(self._numbers)}", null=self._null, lost=self._fork_lost)
+                fork = ask_for_spare(self._loop, self._walls, zygote, f"spare {next(self._numbers)}", lost=self._fork_lost)
             except OSError as error:
                 say(f"the zygote {zygote.name} gets no spare: {error.strerror or error}")
                 return
