@@ -123,7 +123,9 @@ class Walls:
 
         if self.level is not Level.NONE:
             for uid in Uid:
-                seccomp.program(Variant.USUAL, uid=uid)  # forked children find it made
+                seccomp.program(
+                    _WATCHED[Network.NONE] if self.level is Level.NAMESPACES else Variant.USUAL, uid=uid
+                )  # forked children find it made
 
     def _own_mounts(self) -> None:
         """What we mount is ours alone, and what the operator mounts later comes to us too."""
@@ -285,7 +287,7 @@ class Walls:
             users=Users() if self._config.own_users else None,
             limits=self._rlimits(limits, own_count=identity is not None or self._config.own_users),
             landlock=shown.landlock if self._config.landlock else None,
-            seccomp=_VARIANTS[sandbox.network],
+            seccomp=(_VARIANTS if self._tree is not None else _WATCHED)[sandbox.network],
         )
         enclosure.behind = Behind(plan, descriptors, self._keeper)
 
@@ -453,6 +455,7 @@ def _released_on_failure(enclosure: Enclosure) -> Iterator[None]:
 
 
 _VARIANTS = {Network.NONE: Variant.USUAL, Network.LOOPBACK: Variant.NETWORK, Network.HOST: Variant.HOST}
+_WATCHED = {**_VARIANTS, Network.NONE: Variant.WATCHED, Network.LOOPBACK: Variant.WATCHED_NETWORK}
 
 
 def _in_memory(shown: View, sandbox: Sandbox) -> dict[str, int]:

@@ -106,7 +106,7 @@ def import_all(names: Sequence[str]) -> Imported:
 
 def _do_once_what_each_child_would() -> None:
     """Each of these takes milliseconds and a megabyte, which is shared once it is here."""
-    for variant in (Variant.USUAL, Variant.NETWORK):
+    for variant in (Variant.USUAL, Variant.NETWORK, Variant.WATCHED, Variant.WATCHED_NETWORK):
         seccomp.program(variant)
     if "ssl" in sys.modules:
         sys.modules["ssl"].RAND_add(os.urandom(32), 32.0)

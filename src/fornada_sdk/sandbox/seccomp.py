@@ -54,6 +54,10 @@ class Variant(enum.Enum):
     """With namespaces of its own. Sockets: AF_UNIX."""
     NETWORK = "network"
     """The same, and TCP: for a network namespace in which only a forwarder listens."""
+    WATCHED = "watched"
+    """USUAL where no cgroup counts memory: without System V segments, which are no process's once it has let go of them."""
+    WATCHED_NETWORK = "watched-network"
+    """NETWORK, the same way."""
     HOST = "host"
     """USUAL, and what a client of the host's network needs: TCP, UDP for names, and asking which addresses there are."""
     STRICT = "strict"
@@ -74,6 +78,7 @@ class Uid(enum.Enum):
     so nobody may change any: neither the keys that lie there, nor its own."""
 
 
+_WATCHED = frozenset([Variant.WATCHED, Variant.WATCHED_NETWORK])
 _WITHOUT_NAMESPACES = frozenset([Variant.STRICT, Variant.SCOPED])
 
 
@@ -126,6 +131,8 @@ def verdicts(variant: Variant, *, pid: int, uid: Uid) -> dict[str, Decision]:
     what["socket"] = _socket(variant)
     if variant is Variant.ZYGOTE:
         what.update(_building_walls())
+    if variant in _WATCHED:
+        what["shmget"] = REFUSE
     what["socketpair"] = _only(0, (AF_UNIX,), NO_FAMILY)
     if variant in _WITHOUT_NAMESPACES:
         what.update(_own_process_alone())
@@ -188,7 +195,7 @@ def _building_walls() -> dict[str, Decision]:
 def _socket(variant: Variant) -> Decision:
     if variant in _WITHOUT_NAMESPACES:
         return NO_FAMILY
-    if variant is Variant.USUAL:
+    if variant in (Variant.USUAL, Variant.WATCHED):
         return _only(0, (AF_UNIX,), NO_FAMILY)
     if variant is Variant.ZYGOTE:  # its network namespace has no interface; in a child's, one is raised by a datagram socket
         return _only(0, (AF_UNIX, AF_INET, AF_INET6), NO_FAMILY)

@@ -1,19 +1,27 @@
 """Takes memory until it can't; three times what its model.toml declares is enough to say that nothing stops it."""
 
+import contextlib
+import ctypes
 import mmap
 import os
+import socket
 import time
 from collections.abc import Iterator
 
 from fornada_sdk import Context
+from tests.security.attacks.kernel import call
 from tests.security.attacks.verdict import Told, Verdict, refused, worked
 
 WALL = "killed for memory, or MemoryError"
 BOMB = True
 MAY_DIE = True
-PARTS = ("heap", "mapping", "memfd")
+PARTS = ("heap", "mapping", "memfd", "segments", "sockets")
+"""The last two are no process's: System V segments that nobody is attached to, and what waits in sockets."""
 
 STEP = 16 * 1024 * 1024
+IPC_PRIVATE = 0
+PACKET, WAITING = 16 * 1024, 512 * 1024
+"""Bytes at a time, and what two sockets hold at the least once nothing more goes in."""
 
 
 def attempt(context: Context, told: Told) -> Verdict:
@@ -46,7 +54,32 @@ def _pieces(part: str) -> Iterator[object]:
             area = mmap.mmap(-1, STEP)  # shared: no part of the data segment
             area.write(b"x" * STEP)
             yield area
+    if part == "segments":
+        while True:
+            segment = call("shmget", IPC_PRIVATE, STEP, 0o600)
+            address = call("shmat", segment, 0, 0)
+            ctypes.memset(address, 120, STEP)
+            call("shmdt", address)
+            yield segment
+    if part == "sockets":
+        while True:
+            yield [pair for _ in range(STEP // WAITING) for pair in (_filled_pair(),)]
     while True:
         file = open(os.memfd_create("bomb"), "wb", buffering=0)  # noqa: SIM115 - it stays open
         file.write(b"x" * STEP)
         yield file
+
+
+def _filled_pair() -> "tuple[socket.socket, socket.socket]":
+    """Raises MemoryError where it holds less than that."""
+    pair = socket.socketpair()
+    held = 0
+    for end in pair:
+        end.setblocking(False)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                held += end.send(b"x" * PACKET)
+    if held < WAITING:
+        raise MemoryError
+    return pair
