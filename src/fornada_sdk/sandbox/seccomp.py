@@ -44,6 +44,7 @@ SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC = 1, 1
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 FIOSETOWN, SIOCSPGRP = 0x8901, 0x8902
 F_SETOWN, F_SETSIG, F_SETOWN_EX = 8, 10, 15
+F_SETLEASE, F_NOTIFY = 1024, 1026
 PERSONALITY_ASKED = 0xFFFFFFFF
 
 
@@ -128,6 +129,9 @@ def verdicts(variant: Variant, *, pid: int, uid: Uid) -> dict[str, Decision]:
     what["prctl"] = _none_of(0, (PR_SET_SECCOMP, PR_SET_MM))
     # Typing into a terminal that the operator sits at; line disciplines are kernel code that nobody needs here.
     what["ioctl"] = _none_of(1, (TIOCSTI, TIOCLINUX, TIOCSETD))
+    # Whoever owns a file may take a lease on it, through a read-only mount too: where the node has one uid, that is each model, and everybody
+    # else who opens the weights waits for most of a minute.
+    what["fcntl"] = _none_of(1, (F_SETLEASE, F_NOTIFY))
     what["socket"] = _socket(variant)
     if variant is Variant.ZYGOTE:
         what.update(_building_walls())
@@ -159,7 +163,7 @@ def _signals_to(pid: int) -> dict[str, Decision]:
     return {
         **dict.fromkeys(("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"), own),
         **dict.fromkeys(("tkill", "pidfd_send_signal"), REFUSE),
-        "fcntl": _none_of(1, (F_SETOWN, F_SETSIG, F_SETOWN_EX)),
+        "fcntl": _none_of(1, (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY)),
         "ioctl": _none_of(1, (TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP)),
     }
 

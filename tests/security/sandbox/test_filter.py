@@ -212,6 +212,8 @@ def test_strict_signals_itself_alone(architecture: Architecture):
         assert of(Variant.STRICT, name, PID) == "EPERM"
     # A file's owner is sent signals by the kernel.
     assert [of(Variant.STRICT, "fcntl", 3, command) for command in (1, 3, 8, 10, 15)] == [ALLOWED, ALLOWED, "EPERM", "EPERM", "EPERM"]
+    for variant in Variant:
+        assert [of(variant, "fcntl", 3, command) for command in (1024, 1025, 1026, 1033)] == ["EPERM", ALLOWED, "EPERM", ALLOWED], variant
     assert [of(Variant.STRICT, "ioctl", 3, request) for request in (0x8901, 0x8902, 0x5412, 0x541B)] == ["EPERM", "EPERM", "EPERM", ALLOWED]
     for variant in (Variant.SCOPED, *FREE):
         assert of(variant, "kill", 1) == ALLOWED

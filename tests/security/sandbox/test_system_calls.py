@@ -64,6 +64,8 @@ REFUSED = [
     ("ioctl", (-1, 0x5412, 0), "EBADF"),  # TIOCSTI
     ("ioctl", (-1, 0x5412 | 1 << 32, 0), "EBADF"),
     ("ioctl", (-1, 0x541C, 0), "EBADF"),  # TIOCLINUX
+    ("fcntl", (-1, 1024, 1), "EBADF"),  # F_SETLEASE
+    ("fcntl", (-1, 1026, 1), "EBADF"),  # F_NOTIFY
     ("mknodat", (-1, 0, 0o020666, 0), "EFAULT"),
     ("socket", (2, 1, 0), "OK"),
     ("socket", (10, 2, 0), "OK"),

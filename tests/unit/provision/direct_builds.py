@@ -16,6 +16,7 @@ class Build(NamedTuple):
     build: str
     argv: Sequence[str]
     env: Mapping[str, str]
+    limits: Limits
 
 
 class DirectBuilds:
@@ -36,7 +37,7 @@ class DirectBuilds:
     async def build(
         self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, sandbox: Sandbox, log: str
     ) -> ExitStatus:
-        self.asked.append(Build(build, argv, env))
+        self.asked.append(Build(build, argv, env, limits))
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             try:

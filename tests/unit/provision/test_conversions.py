@@ -63,6 +63,14 @@ async def test_a_script_turns_what_was_fetched_into_what_the_engine_loads_once(p
     assert {step.phase for step in steps} == {"fetching", "building"}
 
 
+async def test_a_script_may_take_half_of_the_memory_and_so_many_processes(provisioner, version, steps, keeper):
+    """It is a stranger's, and runs for an hour if it likes."""
+    await converted(provisioner, version(), steps)
+    (limits,) = [asked.limits for asked in keeper.asked if asked.build.startswith("convert-")]
+    assert limits.processes == 256
+    assert limits.memory_bytes == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
 async def test_the_result_keeps_the_artifacts_name_because_engines_look_at_endings(provisioner, version, steps):
     place = await converted(provisioner, version(TO_A_FILE, path="deep/model.keras"), steps)
     assert (place.name, read(place)) == ("model.keras", CONTENT)

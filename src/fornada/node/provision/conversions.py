@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fornada.core.errors import LoadFailed
-from fornada.core.ports import EventLog, ProgressSink, Step
+from fornada.core.ports import EventLog, Limits, ProgressSink, Step
 from fornada.core.specs import ArtifactSpec, ConvertSpec
+from fornada.node.provision.builds import LIMITS as BUILD_LIMITS
 from fornada.node.provision.builds import BuildFailed, Builds
 from fornada.node.provision.contents import Seal, seal_of
 from fornada.node.provision.disk import Disk
@@ -38,6 +39,10 @@ FOLDER = "converted"
 RECORD = ".files.json"
 OUTPUT = "output"
 RETRY_S = 30.0
+LIMITS = Limits(
+    memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2, processes=256, open_files=BUILD_LIMITS.open_files, nice=5
+)
+"""A deployer's own code. What it needs isn't declared, and may be several times its model: this much keeps the machine alive."""
 
 Record = dict[str, tuple[str, Seal]]
 """Relative path -> (sha256, how the file looked when it was hashed)."""
@@ -124,6 +129,7 @@ class Conversions:
                 env=env,
                 cwd=scratch,
                 sandbox=sandbox,
+                limits=LIMITS,
                 told=lambda line: tell(Step("building", f"converting {name}: {line}")),
             )
         except BuildFailed as failure:
