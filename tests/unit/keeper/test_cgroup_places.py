@@ -208,4 +208,4 @@ def test_a_nodes_name_is_its_data_directorys(tmp_path: Path):
     two.mkdir()
     link.symlink_to(one)
     assert node_name(one) == node_name(link) != node_name(two)
-    assert len(node_name(one)) == len("fornada-") + 16
+    assert len(node_name(one)) == len("fornada-node-") + 16
