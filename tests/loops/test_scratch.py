@@ -62,7 +62,8 @@ async def test_as_much_as_was_declared_may_stay_and_many_files_may_not():
         write(folder, "first", 1024)
         for number in range(FILES_MOST + 1):
             os.link(os.path.join(folder, "first"), os.path.join(folder, f"{number}"))
-        await world.until(lambda: world.state() != "ready", within_s=2 * SOON_S)
+        # A look at so many files takes real time, and the rest after it many times as much: on a busy machine seconds.
+        await world.until(lambda: world.state() != "ready", within_s=200)
         assert "files" in world.node.view(A).why
 
 
