@@ -2,7 +2,7 @@
 
 import dataclasses
 
-BLOCK = 64
+BLOCK = 512
 """Uids of one zygote, and so one less than the instances that it has at a time where they have uids of their own."""
 
 
