@@ -100,11 +100,11 @@ def give_to(walls: Walls, zygote: ZygoteChild, spare: Fork, order: Spawn) -> For
         on_failure.pop_all()
     spare.enclosure.forked(spare.outer)
     child = ForkedChild(order, zygote, spare, far)
-    child.start = "spare"
+    child.start, child.outer = "spare", spare.outer
     spare.instance = child
-    spare.peer.send(Kind.TAKE, head, planned)
-    child.near = near
-    child.assign()
+    # With its assignment: each wait for another message is one more turn that the spare has to get from a busy machine.
+    assigned = {**head, "assign": order.assigned(spare.outer), "near": len(near)}
+    spare.peer.send(Kind.TAKE, assigned, [*planned, *near])
     return child
 
 

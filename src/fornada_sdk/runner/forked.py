@@ -88,8 +88,12 @@ def _wait_for_a_model(order: Mapping[str, Any], descriptors: Sequence[int], keep
     taken, *others = messages
     if taken.kind != Kind.TAKE:
         os._exit(LOST_EXIT)
-    enter.complete(halfway, plan_json.load(taken.head["plan"]), taken.descriptors, parent=ZYGOTE_FD)
-    return {**taken.head, "seeded": True}, others
+    # A keeper older than this code sends ASSIGN by itself.
+    assign = taken.head.pop("assign", None)
+    counted = len(taken.descriptors) - int(taken.head.pop("near", 0))
+    planned, near = taken.descriptors[:counted], taken.descriptors[counted:]
+    enter.complete(halfway, plan_json.load(taken.head["plan"]), planned, parent=ZYGOTE_FD)
+    return {**taken.head, "seeded": True}, [Message(Kind.ASSIGN, assign, near), *others] if assign is not None else others
 
 
 def _channel() -> socket.socket:

@@ -19,6 +19,9 @@ from fornada_sdk.runner.capture import capture, end_lines
 from fornada_sdk.runner.engines import python
 from fornada_sdk.runner.life import Life
 from fornada_sdk.runner.main import assigned, receive_first
+from fornada_sdk.sandbox import plan_json
+from fornada_sdk.sandbox.plan import Access, Attached, Grant, Identity, Landlock, Namespace, Plan, Root, Users
+from fornada_sdk.sandbox.seccomp import Variant
 from fornada_sdk.wire.channel import Channel, pair
 from fornada_sdk.wire.framing import frame, frames, pack
 from fornada_sdk.wire.messages import Kind, encode, invoke_head
@@ -26,6 +29,15 @@ from fornada_sdk.wire.messages import Kind, encode, invoke_head
 TIMES = 12
 """Python looks at what it could note down for good at the eighth call of a function."""
 MODEL = "def handle_request(request, context):\n    return request.body.json\n"
+PLAN = Plan(
+    namespaces=frozenset({Namespace.MOUNTS}),
+    root=Root((Attached("/none", 0),)),
+    identity=Identity(1, 1),
+    users=Users(),
+    landlock=Landlock((Grant("/none", Access.READ),)),
+    seccomp=Variant.USUAL,
+)
+"""Read and not carried out."""
 WALLS = ("fornada_sdk.sandbox.", "fornada_sdk.runner.forked")
 """Modules of what can't be played here."""
 Place = tuple[str, int, str]
@@ -117,6 +129,7 @@ def _places_in_a_child(folder: str) -> list[Place]:
 
 def _play(folder: str) -> None:
     """From ASSIGN to an answer and the end, in this thread alone and with both ends of the wire in this hand."""
+    plan_json.load(plan_json.dump(PLAN))
     ours, theirs = pair()
     near, far = pair()
     keeper = Channel(ours, queue_bytes=1 << 20, body_bytes=1 << 20)

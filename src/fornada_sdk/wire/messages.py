@@ -101,7 +101,9 @@ class Kind(enum.IntEnum):
     FORK = 82
     FORKED = 83  # zygote: JSON name; its pidfd. Or JSON name, reason, and no descriptor
     GONE = 84  # zygote: JSON name, status (exit code or null), signal (or null), max_rss_bytes, cpu_s: it has been reaped
-    TAKE = 85  # keeper, to a spare on its own channel: JSON name, plan, env, cwd; the descriptors that the plan counts
+    # keeper, to a spare on its own channel: JSON name, plan, env, cwd; assign is ASSIGN's object, whose `near` descriptors come behind
+    # those that the plan counts; without it ASSIGN follows
+    TAKE = 85
     # control plane <-> keeper, while one takes another's place
     PRESENT = 96  # control plane: JSON release, wire, refused: it could begin, or why it won't. Comes first; WELCOME is the answer
     HANDOVER = 97  # keeper, to the one that serves: JSON patience_s: let go of everything, in a moment at which nothing is half done
