@@ -289,6 +289,17 @@ def test_a_spare_becomes_an_instance(apart: Stand):
     assert following["pid"] != spare["pid"]
 
 
+def test_what_a_spare_keeps_is_told_once(apart: Stand):
+    apart.ready(spares=1)
+
+    def told() -> list[int]:
+        apart.state()  # reads what was said
+        return [event["spare_bytes"] for event in apart.events if event["what"] == "zygote" and "spare_bytes" in event]
+
+    (held,) = until(told, within_s=10, what="the memory of a spare")
+    assert 256 * 1024 < held < 64 * 1024 * 1024
+
+
 def test_a_spare_that_dies_is_replaced(apart: Stand):
     apart.ready(spares=1)
     first = until(lambda: [each for each in apart.state()["spares"] if each["there"]], within_s=10, what="a spare")[0]

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from fornada.keeper import children
+from fornada.keeper import children, memory_watch
 from fornada.keeper.children import Exit
 from fornada.keeper.loop import Loop
 from fornada.keeper.orders import Spawn, Zygote
@@ -36,6 +36,9 @@ SPARES_LOST_MOST = 5
 """Spares in a row that ended before anybody could use one, after which there are none until one is wanted again."""
 REFILL_S = 0.03
 """After a spare was taken: its successor must not take its time away."""
+SPARE_LOOK_S = 1.0
+"""After a zygote's first spare was forked: it has come to its rest by then. What it keeps is looked at once, since each look into a
+large process takes milliseconds."""
 REASON_LONGEST = 512
 KILLED = Exit(code=None, signal=signal.SIGKILL)
 UNKNOWN = Exit(code=None, signal=None)
@@ -188,9 +191,17 @@ class Zygotes:
         self._loop.watch(fork.pidfd, lambda: self._dead(zygote, fork))
         if fork.instance is not None:
             fork.instance.assign()
+        elif "spare_bytes" not in zygote.facts:
+            self._loop.later(SPARE_LOOK_S, lambda: self._look_at(zygote, fork))
         if fork.due:
             self._signal(fork, fork.due)
         self._see_whether_it_is_up(fork)
+
+    def _look_at(self, zygote: ZygoteChild, spare: Fork) -> None:
+        resting = spare in zygote.spares and spare.pidfd >= 0
+        if resting and "spare_bytes" not in zygote.facts and (held := memory_watch.own_bytes(spare.outer)):
+            zygote.facts["spare_bytes"] = held
+            self._tell.changed(zygote)
 
     # ---- what becomes of a fork
 

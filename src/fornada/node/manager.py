@@ -424,6 +424,7 @@ class Manager:
         metrics.instances.read = self._count_instances
         metrics.parked.read = lambda: [((), sum(instance.idling.parked for instance in self._instances()))]
         metrics.zygotes.read = self._site.zygotes.count
+        metrics.spare_bytes.read = lambda: [((), self._site.zygotes.spare_bytes())]
         metrics.device_bytes.read = lambda: [
             ((device["id"], kind), device[f"{kind}_bytes"])
             for device in views.device_views(self._site)

@@ -68,6 +68,8 @@ class Source:
     state: State | None = None
     spares: int = 0
     """As ordered."""
+    spare_bytes: int = policy.SPARE_BYTES
+    """What one of them keeps, as far as it is known."""
     pid: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     ready_at: Instant | None = None
@@ -144,6 +146,8 @@ class Zygotes:
             case State.READY:
                 lacking = {name: why for name, why in dict(head.get("failed", {})).items() if name not in source.defaults}
                 source.facts = {"import_s": head.get("import_s"), "threads": head.get("threads"), "failed": lacking}
+                if (held := int(head.get("spare_bytes", 0))) > 0:
+                    source.facts["spare_bytes"] = source.spare_bytes = held
                 if source.ready_at is None:
                     source.ready_at = self._now()
                 source.reason = ""
@@ -188,7 +192,7 @@ class Zygotes:
 
     def _uses(self) -> list[Use]:
         return [
-            Use(key, len(source.instances), source.last_used, source.state, source.failures, source.failed_at)
+            Use(key, len(source.instances), source.last_used, source.state, source.failures, source.failed_at, source.spare_bytes)
             for key, source in self._sources.items()
             if source.proven or source.state is not None
         ]
@@ -202,6 +206,12 @@ class Zygotes:
             return None
         state = source.state.value if source.state is not None else "none"
         return {"zygote": state, "pid": source.pid if source.state else 0, "reason": source.reason, **source.facts}
+
+    def spare_bytes(self) -> int:
+        """Of all spares that are parked or about to be, for the metric."""
+        return sum(
+            source.spares * source.spare_bytes for source in self._sources.values() if source.state is State.READY and source.spares > 0
+        )
 
     def count(self) -> list[tuple[tuple[str, ...], float]]:
         """By state, for the metric."""

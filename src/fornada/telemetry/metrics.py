@@ -145,6 +145,7 @@ class Metrics(Collector):
         self.queue_length = Gauge("fornada_queue_length", "Requests that wait for an instance.", ["model"])
         self.instances = Gauge("fornada_instances", "Instances by state.", ["model", "state"])
         self.parked = Gauge("fornada_instances_parked", "Ready instances whose processes are stopped until the next request.", [])
+        self.spare_bytes = Gauge("fornada_spares_bytes", "Memory that parked spares keep, by what one of each zygote was measured to.", [])
         self.zygotes = Gauge("fornada_zygotes", "Processes that fork instances, by state (importing, ready, unfit).", ["state"])
         self.device_bytes = Gauge("fornada_device_bytes", "Bytes of a device by kind (total, reserved, used, foreign).", ["device", "kind"])
         self.isolation = Gauge(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fornada.core.names import AccountId, Instant, ModelName, VersionDigest
-from fornada.core.policy.zygotes import KEEP_S, RETRY_FIRST_S, STEADY_S
+from fornada.core.policy.zygotes import KEEP_S, RETRY_FIRST_S, SPARE_BYTES, STEADY_S
 from fornada.core.ports import Access, Provisioned, Version, ZygoteOrder
 from fornada.core.settings import NodeSettings
 from fornada.core.specs import spec_from_table
@@ -141,6 +141,22 @@ def test_an_external_server_has_none():
 def test_where_there_are_none_all_are_executed(world: World):
     assert world.up() == world.up() == ""
     assert world.keeper.wanted == []
+
+
+def test_what_a_spare_keeps_is_counted_against_the_memory_of_all_and_shown():
+    world = World()
+    world.up()
+    world.keeper.say("importing")
+    world.keeper.say("ready", import_s=0.5, threads=1.0, failed={})
+    assert world.zygotes.spare_bytes() == SPARE_BYTES
+    world.keeper.say("ready", import_s=0.5, threads=1.0, failed={}, spare_bytes=20 * SPARE_BYTES)
+    why = world.zygotes.why("i1")
+    assert why is not None
+    assert why["spare_bytes"] == 20 * SPARE_BYTES == world.zygotes.spare_bytes()
+    world.now += TURN_S
+    world.zygotes.turn()
+    assert world.keeper.wanted[-1].spares == 0, "one alone takes more than all may"
+    assert world.zygotes.spare_bytes() == 0
 
 
 def test_one_that_failed_is_not_asked_for_before_its_time_and_the_reason_is_shown():

@@ -51,6 +51,8 @@ def test_spares_stop_where_their_memory_does():
     uses = [use(f"k{number}", ago_s=number) for number in range(4)]
     terms = Terms(zygotes=True, spares=2, spares_bytes=3 * SPARE_BYTES)
     assert plan(uses, terms, NOW).wanted == {"k0": 2, "k1": 1, "k2": 0, "k3": 0}
+    heavy = [uses[0]._replace(spare_bytes=2 * SPARE_BYTES), *uses[1:]]
+    assert plan(heavy, terms, NOW).wanted == {"k0": 1, "k1": 1, "k2": 0, "k3": 0}
 
 
 USES = st.lists(
@@ -62,6 +64,7 @@ USES = st.lists(
         st.sampled_from([None, *State]),
         st.integers(0, 5),
         st.floats(NOW - 2 * RETRY_LONGEST_S, NOW).map(Instant),
+        st.integers(1, 10 * SPARE_BYTES),
     ),
     unique_by=lambda use: use.key,
     max_size=60,
@@ -74,7 +77,7 @@ def test_whatever_is_used_the_plan_keeps_its_bounds(uses: list[Use], zygotes: bo
     wanted, retired = plan(uses, terms, NOW)
     by_key = {each.key: each for each in uses}
     assert len(wanted) <= MOST
-    assert sum(wanted.values()) * SPARE_BYTES <= spares_bytes
+    assert sum(count * by_key[key].spare_bytes for key, count in wanted.items()) <= spares_bytes
     assert all(0 <= count <= max(0, spares) for count in wanted.values())
     assert not wanted.keys() & set(retired)
     assert {key for key in retired if by_key[key].state not in (State.IMPORTING, State.READY)} == set()
