@@ -8,6 +8,7 @@ instance and a parked spare keep for themselves.
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import time
@@ -54,18 +55,21 @@ class ColdStart:
     """Of a parked spare; 0 where there is none."""
 
 
-def measure(place: Path, *, stacks: tuple[str, ...] = STACKS, starts: int = STARTS) -> list[ColdStart]:
-    """Raises RuntimeError where the processes don't come about as they should."""
+def measure(place: Path, *, stacks: tuple[str, ...] = STACKS, starts: int = STARTS, packages: tuple[str, ...] = ()) -> list[ColdStart]:
+    """`packages` are requirements that take the place of those in PACKAGES that begin alike. Raises RuntimeError where the processes
+    don't come about as they should."""
     found = []
     for stack in stacks:
-        folder, body = _folder(place / f"{ROW}-{stack}", stack)
+        wanted = PACKAGES.get(stack, "")
+        wanted = next((given for given in packages if re.split("[<>=!~]", given)[0] == re.split("[<>=!~]", wanted)[0]), wanted)
+        folder, body = _folder(place / f"{ROW}-{stack}", stack, wanted)
         found += [_way(stack, way, folder, body, starts) for way in WAYS]
     return found
 
 
 def row(place: Path, given: argparse.Namespace) -> Outcome:
     """Raises RuntimeError."""
-    found = measure(place, stacks=tuple(given.stacks.split(",")), starts=given.starts)
+    found = measure(place, stacks=tuple(given.stacks.split(",")), starts=given.starts, packages=tuple(given.packages.split(",")))
     return Outcome(_lines(found), [], [asdict(one) for one in found])
 
 
@@ -89,7 +93,8 @@ def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdSt
         server.load(ROW)
         target = server.target(ROW, body)
         clients.ask(target)
-        _wait_for(server, way)
+        if way != "exec":
+            wait_for_zygote(server)
         took = []
         cpu_before = _cpu_s(server.pids(ROW))
         for _ in range(starts):
@@ -108,7 +113,7 @@ def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdSt
         took = [seconds for seconds, start in zip(took, came_about, strict=True) if start == way]
         pid = server.pid_of(ROW)
         time.sleep(SETTLE_S)
-        spares = [private_bytes(spare) for spare in _named("fornada-spare", server.pids(ROW))]
+        spares = [private_bytes(spare) for spare in named("fornada-spare", server.pids(ROW))]
         return ColdStart(
             stack=stack,
             way=way,
@@ -124,9 +129,8 @@ def _way(stack: str, way: str, folder: Path, body: bytes, starts: int) -> ColdSt
         server.stop()
 
 
-def _wait_for(server: Ours, way: str) -> None:
-    if way == "exec":
-        return
+def wait_for_zygote(server: Ours) -> None:
+    """Until it could fork, and a spare is parked. Raises RuntimeError."""
     deadline = time.monotonic() + READY_S
     while not any(event["state"] == "ready" for event in server.events("zygote.changed")):
         if time.monotonic() > deadline:
@@ -135,7 +139,7 @@ def _wait_for(server: Ours, way: str) -> None:
     time.sleep(SETTLE_S)
 
 
-def _folder(place: Path, stack: str) -> tuple[Path, bytes]:
+def _folder(place: Path, stack: str, package: str) -> tuple[Path, bytes]:
     """The model, and a request for it."""
     place.mkdir()
     body = json.dumps({"x": [1.0, 2.5, -3.0, 4.25]}).encode()
@@ -150,13 +154,13 @@ def _folder(place: Path, stack: str) -> tuple[Path, bytes]:
     else:
         library, code = CODES[stack]
         memory = "" if stack == "numpy" else '[resources]\nmemory = "2GiB"\n'
-        packages = f'[python]\ndependencies = ["{PACKAGES[stack]}"]\npreload = ["{library}"]\n'
+        packages = f'[python]\ndependencies = ["{package}"]\npreload = ["{library}"]\n'
         (place / "model.toml").write_text(f'name = "@bench/{ROW}"\n{packages}{memory}')
         (place / "model.py").write_text(DIGITS.format(library=library, code=code))
     return place, body
 
 
-def _named(name: str, roots: list[int]) -> list[int]:
+def named(name: str, roots: list[int]) -> list[int]:
     """Processes of the trees that call themselves so."""
     return [pid for pid in _trees(roots) if Path(f"/proc/{pid}/comm").read_text().strip() == name]
 

@@ -99,16 +99,28 @@ class Ours:
         self._names[row] = f"@bench/{row}"
         self._call("PUT", f"/api/v1/models/@bench/{row}", _packed(folder))
 
+    def know(self, row: str, model: str) -> None:
+        """The row's model is one that the node has anyway."""
+        self._names[row] = model
+
     def load(self, row: str) -> None:
-        self._call("POST", f"/api/v1/models/@bench/{row}/load", b"")
+        self._call("POST", f"/api/v1/models/{self._names[row]}/load", b"")
 
     def unload(self, row: str) -> None:
-        self._call("POST", f"/api/v1/models/@bench/{row}/unload", b"")
+        self._call("POST", f"/api/v1/models/{self._names[row]}/unload", b"")
 
     def pid_of(self, row: str) -> int:
         """The process of the row's one instance."""
-        with urlopen(f"{self._url}/api/v1/models/@bench/{row}", timeout=30) as answer:
-            return int(json.load(answer)["instances"][0]["pid"])
+        return int(self.instance_of(row)["pid"])
+
+    def instance_of(self, row: str) -> dict[str, Any]:
+        """As the node shows it."""
+        with urlopen(f"{self._url}/api/v1/models/{self._names[row]}", timeout=30) as answer:
+            return dict(json.load(answer)["instances"][0])
+
+    def artifact_bytes(self, sha256: str) -> int:
+        """Of what was fetched."""
+        return (self._place / "data/artifacts" / sha256).stat().st_size
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """What the node's log has under that name, in order."""
@@ -212,8 +224,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def waited(check, what: str):  # type: ignore[no-untyped-def]
-    limit = time.monotonic() + START_S
+def waited(check, what: str, *, within_s: float = START_S):  # type: ignore[no-untyped-def]
+    limit = time.monotonic() + within_s
     while True:
         try:
             if found := check():
@@ -221,5 +233,5 @@ def waited(check, what: str):  # type: ignore[no-untyped-def]
         except (OSError, ValueError, KeyError):
             pass
         if time.monotonic() > limit:
-            raise RuntimeError(f"no {what} after {START_S:g} s")
+            raise RuntimeError(f"no {what} after {within_s:g} s")
         time.sleep(0.002)

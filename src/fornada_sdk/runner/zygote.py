@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from fornada_sdk.runner import forked
 from fornada_sdk.runner.rehearsal import rehearse
-from fornada_sdk.sandbox import seccomp
+from fornada_sdk.sandbox import seccomp, syscalls
 from fornada_sdk.sandbox.forking import fork_first
 from fornada_sdk.sandbox.seccomp import Variant
 from fornada_sdk.wire.channel import Channel, ChannelClosed, Message
@@ -70,6 +70,8 @@ def main() -> NoReturn:
     """`argv` is the folder of the SDK, then the modules to import, in their order."""
     sock = socket.socket(fileno=KEEPER_FD)
     os.set_inheritable(KEEPER_FD, False)
+    with contextlib.suppress(OSError):
+        syscalls.set_name("fornada-zygote")
     keeper = Channel(sock, queue_bytes=QUEUE_BYTES, body_bytes=ORDER_BYTES, descriptors=DESCRIPTORS)
     try:
         imported = import_all(sys.argv[2:])
