@@ -39,6 +39,17 @@ async def test_ready_models_keep_their_process_and_serve_on():
 
 
 @virtual
+async def test_why_says_of_an_adopted_process_what_it_said_before():
+    async with World() as world:
+        world.put()
+        await world.answer(echo=1)
+        before = world.node.why(A)["process"]
+        assert "python" in before["alone_because"]
+        async with await successor(world) as after:
+            assert after.node.why(A)["process"] == before
+
+
+@virtual
 async def test_a_load_goes_on_under_the_successor():
     async with World() as world:
         world.put(behaviour=Behaviour(load_s=5.0, warmup_s=1.0))

@@ -145,6 +145,8 @@ class Instance:
         self._device = device
         if host := process.memo.get("host"):
             self._site.hosts.adopted(process.instance, host=str(host), group=str(process.memo.get("group")), pid=process.pid)
+        self._starting.alone_because = str(process.memo.get("alone_because", ""))
+        self._site.zygotes.adopted(process.instance, str(process.memo.get("kin", "")))
         self.take(process, device)
         self.tell(e.Adopted())
 

@@ -70,14 +70,15 @@ def launch(
     *,
     seat: Seat | Alone,
     zygote: str,
+    kin: str,
     inherited: Mapping[str, str],
     release: str,
     rest_after_s: float = 0.0,
     scratch_in_memory: bool = True,
 ) -> Launch:
     """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES. A Seat's process may be there
-    already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty. `rest_after_s` is
-    node.parking's, for a process of its own."""
+    already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty; `kin` the one of
+    its environment, for a successor. `rest_after_s` is node.parking's, for a process of its own."""
     spec = version.spec
     shared = seat if isinstance(seat, Seat) else None
     home = shared.scratch if shared is not None else place.scratch
@@ -118,6 +119,7 @@ def launch(
             "device": place.device,
             "load_count": place.load_count,
             **({"host": shared.host, "group": shared.group} if shared is not None else {}),
+            **({"alone_because": seat.because, "kin": kin} if isinstance(seat, Alone) else {}),
         },
         host=shared.host if shared is not None else "",
         outbound=bool(spec.resources.network),

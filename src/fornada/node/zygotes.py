@@ -114,6 +114,16 @@ class Zygotes:
         self._keys[instance] = order.zygote
         return order.zygote if source.state is State.READY else ""
 
+    def of(self, instance: str) -> str:
+        """The name that the zygote of its environment has, or would have; empty where it can have none."""
+        return self._keys.get(instance, "")
+
+    def adopted(self, instance: str, zygote: str) -> None:
+        """A predecessor started it; `zygote` is what `of` said there."""
+        if zygote and self._terms.zygotes:
+            self._sources.setdefault(zygote, Source(None, last_used=self._now())).instances.add(instance)
+            self._keys[instance] = zygote
+
     def ready(self, instance: str) -> None:
         """It is: its environment is good, and what it took of the machine while it came up is free again."""
         if instance in self._keys:

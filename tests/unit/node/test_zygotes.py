@@ -236,3 +236,43 @@ def test_a_predecessors_is_kept_for_a_while_and_used_again():
     world = World(keeper)
     assert world.up() == before.keeper.wanted[0].zygote
     assert world.zygotes.count() == [(("ready",), 1)]
+
+
+def test_a_successor_knows_whose_zygote_its_predecessor_s_instances_use():
+    world = World()
+    world.up()
+    world.keeper.say("ready", failed={}, import_s=0.5, threads=1, spare_bytes=3_000_000)
+    before = world.zygotes.why("i1")
+    assert before is not None and before["zygote"] == "ready"
+    keeper = Keeper()
+    keeper.zygotes.append(
+        {
+            "zygote": world.keeper.wanted[-1].zygote,
+            "state": "ready",
+            "pid": 7,
+            "failed": {},
+            "import_s": 0.5,
+            "threads": 1,
+            "spare_bytes": 3_000_000,
+        }
+    )
+    after = World(keeper)
+    after.zygotes.adopted("i1", world.zygotes.of("i1"))
+    assert after.zygotes.why("i1") == before
+    after.now += KEEP_S + TURN_S
+    after.zygotes.turn()
+    assert not keeper.retired, "an instance of it runs"
+    after.zygotes.ended("i1")
+    after.now += KEEP_S + TURN_S
+    after.zygotes.turn()
+    assert keeper.retired == [world.keeper.wanted[-1].zygote]
+
+
+def test_an_adopted_instance_without_a_zygote_of_its_environment_has_none_and_asks_for_none():
+    world = World()
+    world.zygotes.adopted("i1", "4082-0123")
+    world.zygotes.adopted("i2", "")
+    world.zygotes.ready("i1")
+    assert world.zygotes.why("i1") == {"zygote": "none", "pid": 0, "reason": ""}
+    assert world.zygotes.why("i2") is None
+    assert not world.keeper.wanted
