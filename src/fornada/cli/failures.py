@@ -66,7 +66,9 @@ def refusal(said: Mapping[str, Any], *, model: str = "", retry_after_s: str = ""
     if model:
         advice = advice.replace("MODEL", model)
     if retry_after_s:
-        advice = f"try again in {retry_after_s} s" if advice in ("", "try again") else f"it tries again in {retry_after_s} s; {advice}"
+        advice = (
+            f"try again in {retry_after_s} s" if advice in ("", "try again") else f"a request after {retry_after_s} s tries again; {advice}"
+        )
     text = one_line(PREFIXES.sub("", message)).rstrip(". ")
     owner = whose_fault(code)
     where = f" [{', '.join(filter(None, [str(code), owner]))}]" if code else ""

@@ -8,6 +8,8 @@ LONGEST = 80
 """Characters of a name that is compared: comparing takes time by the product of both lengths."""
 CUTOFF = 0.75
 """Least likeness (difflib's ratio): a letter or two in ten may differ."""
+END_CUTOFF = 0.5
+"""Least likeness of the last segments where names are alike as a whole: the account that they share says nothing about what was meant."""
 SHARE = 0.05
 """Of this process's time at most, beyond BURST_S: names are made up faster than they are compared with a thousand others."""
 BURST_S = 0.05
@@ -36,12 +38,12 @@ class Nearest:
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known name most like `name`: as a whole, else in its last segment, which many write alone. Empty where none is."""
     whole = {text.lower(): text for text in known}
-    alike = difflib.get_close_matches(name.lower(), whole, n=1, cutoff=CUTOFF)
-    if alike:
-        return whole[alike[0]]
+    for alike in difflib.get_close_matches(name.lower(), whole, n=5, cutoff=CUTOFF):
+        if difflib.SequenceMatcher(None, _end(alike), _end(name)).ratio() >= END_CUTOFF:
+            return whole[alike]
     ends = {_end(text): text for text in reversed(whole.values())}  # of several the first one
-    alike = difflib.get_close_matches(_end(name), ends, n=1, cutoff=CUTOFF)
-    return ends[alike[0]] if alike else ""
+    close = difflib.get_close_matches(_end(name), ends, n=1, cutoff=CUTOFF)
+    return ends[close[0]] if close else ""
 
 
 def _end(name: str) -> str:

@@ -242,7 +242,7 @@ class Upgrades:
         if refused := head.get("refused"):
             self._fail(run, str(refused))
             return
-        run.asker.step(f"the one that served has let go, with {head.get('in_flight')} requests that it still answers")
+        run.asker.step(f"the one that served has let go; requests that it still answers: {head.get('in_flight')}")
         self._take(run)
 
     def _take(self, run: _Run) -> None:

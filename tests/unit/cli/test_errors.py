@@ -84,7 +84,9 @@ def test_a_refusal_says_whose_fault_it_is_and_when_to_try_again(cli: Cli, node: 
     result = cli("load", "@a/b")
     assert result.exit_code == 1
     said = line(result)
-    assert said.startswith("fornada: exit code 1: ImportError: no module named x [3102, the model's fault]; it tries again in 7 s;")
+    assert said.startswith(
+        "fornada: exit code 1: ImportError: no module named x [3102, the model's fault]; a request after 7 s tries again;"
+    )
     assert "'fornada logs @a/b'" in said and "fornada reset @a/b" in said
 
 

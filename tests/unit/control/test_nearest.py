@@ -4,7 +4,14 @@ import pytest
 
 from fornada.control.nearest import BURST_S, LONGEST, SHARE, Nearest, nearest
 
-KNOWN = ["@cf/openai/whisper", "@fornada/coco-ssd", "@fornada/efficientnet-lite0", "@fornada/whisper-tiny-en", "@local/echo"]
+KNOWN = [
+    "@cf/openai/whisper",
+    "@fornada/coco-ssd",
+    "@fornada/efficientnet-lite0",
+    "@fornada/whisper-tiny-en",
+    "@local/echo",
+    "@local/broken",
+]
 
 
 @pytest.mark.parametrize(
@@ -18,6 +25,8 @@ KNOWN = ["@cf/openai/whisper", "@fornada/coco-ssd", "@fornada/efficientnet-lite0
         ("echo", "@local/echo"),
         ("@cf/other/whisper", "@cf/openai/whisper"),
         ("efficentnet-lite0", "@fornada/efficientnet-lite0"),
+        ("@local/ech1", "@local/echo"),
+        ("@local/nope", ""),  # @local/broken has its account, and little else
         ("@no/such", ""),
         ("", ""),
     ],
