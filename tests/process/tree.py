@@ -1,5 +1,6 @@
 """A real main and a real keeper over the fake control plane, and what their processes say."""
 
+import contextlib
 import json
 import os
 import signal
@@ -161,6 +162,7 @@ class Tree:
             self.main.wait(bound(5))
         for process in self._known.values():
             if process.alive:
-                os.kill(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may end by itself meanwhile
+                    os.kill(process.pid, signal.SIGKILL)
         all_gone(list(self._known.values()), within_s=5, what="the tree after its end")
         remove_groups(self.data)
