@@ -60,7 +60,7 @@ def _failure(found: Table) -> list[str]:
     facts = [
         f"{when} ({ago(when)})" if isinstance(when, str) and when else "",
         f"{failures} loads failed in a row" if isinstance(failures, int) and failures > 1 else "",
-        f"it died {_times(crashes)} while it worked" if isinstance(crashes, int) and crashes > 0 else "",
+        f"it ended by itself {_times(crashes)} in a row without an answer" if isinstance(crashes, int) and crashes > 1 else "",
     ]
     if any(facts):
         lines.append(", ".join(filter(None, facts)))

@@ -105,6 +105,10 @@ class Link:
         )
         loop.add_reader(descriptor, self._readable)
 
+    def requests_under_way(self) -> frozenset[str]:
+        """The ids of the requests that the runner works on, as its lines of output name them."""
+        return frozenset(call.request.request_id for call in self.calls.values())
+
     # ---- sending
 
     @property

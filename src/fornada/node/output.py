@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -90,12 +90,14 @@ class OutputReader:
         """Lines, in all."""
         loop.add_reader(descriptor, self._readable)
 
-    def last_error_line(self) -> str:
+    def last_error_line(self, *, under_way: Collection[str]) -> str:
         """The last line on stderr among the last lines, for people who wonder why it failed; empty if there is none. Of what Python writes
-        at a crash it is the line that names it."""
+        at a crash it is the line that names it. `under_way` are the ids of the requests that it was at work on."""
         for line in reversed(self._last):
             entry = _entry(self._stored(line, b'{"stream":"stderr","line":'))
             text = str(entry.get("line", "")).strip()
+            if not _belongs_to(str(entry.get("request_id", "")), under_way):
+                continue  # it says what became of a request that is over, and nothing to who asks now, who may be a stranger
             if entry.get("stream") == "stderr" and text and not text.startswith(_BELOW_A_CRASH):
                 # A model that writes its lines itself may write half a character, with which no refusal could be sent.
                 return text[:REASON_LONGEST].encode(errors="replace").decode()
@@ -231,3 +233,8 @@ def _entry(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry, dict) else {}
+
+
+def _belongs_to(request_id: str, under_way: Collection[str]) -> bool:
+    """Of a batch it is several ids, with commas between them. What is tied to no request may be about any."""
+    return not request_id or request_id in under_way or any(one in under_way for one in request_id.split(","))

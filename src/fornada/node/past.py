@@ -7,7 +7,7 @@ from fornada.core.ports import ExitStatus
 from fornada.node.runner import Runner
 
 UNASKED = "which the node had not asked it to: model code called exit, or something else on this machine sent it SIGTERM"
-OVER_OWN_MEMORY = "used more memory than it may: raise [resources] memory in model.toml"
+OVER_OWN_MEMORY = "used more memory than it may (files in its scratch may count, too): raise [resources] memory in model.toml"
 OVER_SHARED_MEMORY = (
     "shared a process whose models together used more memory than they may: raise [node] packed_memory, "
     "or set [serving] packed = false in the model.toml of the largest"
@@ -29,7 +29,7 @@ class Past:
 
     def take_in(self, runner: Runner, status: ExitStatus, *, booked_bytes: int) -> bool:
         """One has ended. Whether the instance had nothing to do with it: it did nothing in a process that others share."""
-        self.last_line = runner.output.last_error_line()
+        self.last_line = runner.output.last_error_line(under_way=runner.link.requests_under_way())
         self.died_of = describe_death(status, last_line=self.last_line)
         self.peak_bytes = max(self.peak_bytes, booked_bytes or runner.grown_bytes or status.max_rss_bytes)
         if not runner.host or not crashed(status):
@@ -47,6 +47,8 @@ def crashed(status: ExitStatus) -> bool:
 def describe_death(status: ExitStatus, *, last_line: str) -> str:
     """How a process ended that nobody wanted to end. `last_line` is what it had said last on stderr."""
     how = f"{describe_end(status)}, {UNASKED}" if status.code == 0 else describe_end(status)
+    if last_line and status.signal == signal.SIGKILL:  # who is killed has no last words that could be the reason
+        return f"{how}; last line on stderr: {last_line}"
     return f"{how}: {last_line}" if last_line else how
 
 

@@ -166,7 +166,7 @@ def test_why_says_what_happened_what_comes_next_and_what_one_can_do(cli: Cli, no
     ("changed", "said"),
     [
         ({"last_failure": {**FAILED["last_failure"], "retry_in_s": None}}, "isn't tried again by itself"),
-        ({"last_failure": {**FAILED["last_failure"], "crashes": 2}}, "it died 2 times while it worked"),
+        ({"last_failure": {**FAILED["last_failure"], "crashes": 2}}, "it ended by itself 2 times in a row without an answer"),
         ({"state": "ready", "summary": "It is ready."}, "went wrong  exit code 1"),
         ({"last_failure": {**FAILED["last_failure"], "time": "2026-01-02T03:04:05Z"}}, "2026-01-02T03:04:05Z ("),
         ({"state": "ready", "last_failure": None}, "it stops when nobody has asked for it for a while"),
@@ -182,6 +182,12 @@ def test_why_says_what_happened_what_comes_next_and_what_one_can_do(cli: Cli, no
 def test_why_speaks_of_each_state(cli: Cli, node: FakeNode, changed: dict[str, object], said: str):
     node.on("GET", "/api/v1/models/@a/b/why", say({**FAILED, **changed}))
     assert said in cli("why", "@a/b").stdout
+
+
+def test_why_counts_no_row_where_it_ended_once_and_says_nothing_of_what_it_did_then(cli: Cli, node: FakeNode):
+    node.on("GET", "/api/v1/models/@a/b/why", say({**FAILED, "last_failure": {**FAILED["last_failure"], "crashes": 1}}))
+    said = cli("why", "@a/b").stdout
+    assert "by itself" not in said and "while it worked" not in said
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,28 @@ async def test_the_last_line_on_stderr_says_why_it_failed(folder):
     pipe = Pipe(folder)
     pipe.write(said("Traceback", stream="stderr") + said("ValueError: no", stream="stderr") + said("bye") + said("  ", stream="stderr"))
     await asyncio.sleep(0.1)
-    assert pipe.reader.last_error_line() == "ValueError: no"
+    assert pipe.reader.last_error_line(under_way=["r1"]) == "ValueError: no"
+    pipe.close()
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("tied_to", "under_way", "last"),
+    [
+        ("r1", [], "UserWarning: old"),
+        ("r1", ["r2"], "UserWarning: old"),
+        ("r1", ["r2", "r1"], "ValueError: no"),
+        ("r1,r2", ["r2"], "ValueError: no"),
+        ("a,b", ["a,b"], "ValueError: no"),
+        ("", [], "ValueError: no"),
+    ],
+)
+async def test_what_was_said_under_a_request_that_is_over_says_nothing_about_the_end(folder, tied_to, under_way, last):
+    pipe = Pipe(folder)
+    pipe.write(said("UserWarning: old", stream="stderr", request_id=""))
+    pipe.write(said("ValueError: no", stream="stderr", request_id=tied_to))
+    await asyncio.sleep(0.1)
+    assert pipe.reader.last_error_line(under_way=under_way) == last
     pipe.close()
 
 
@@ -110,7 +131,7 @@ async def test_of_a_crash_the_line_that_names_it_says_why(folder):
     pipe = Pipe(folder)
     pipe.write(written_at_a_crash())
     await asyncio.sleep(0.1)
-    assert pipe.reader.last_error_line().startswith("Fatal Python error: Floating")
+    assert pipe.reader.last_error_line(under_way=["r1"]).startswith("Fatal Python error: Floating")
     pipe.close()
 
 
@@ -222,6 +243,6 @@ async def test_the_last_words_of_a_flood_still_say_why_it_failed(folder):
     await asyncio.sleep(0.5)
     pipe.write(b"ValueError: no\n")
     pipe.reader.close()
-    assert pipe.reader.last_error_line() == "ValueError: no"
+    assert pipe.reader.last_error_line(under_way=["r1"]) == "ValueError: no"
     assert (await pipe.lines())[-2].line == "ValueError: no", "the very last one tells how many were dropped"
     pipe.close()

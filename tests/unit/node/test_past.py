@@ -29,6 +29,13 @@ def test_an_end_that_nobody_wanted_says_so_where_it_looks_orderly_and_gives_the_
     assert describe_death(crash, last_line="ImportError: x") == "exit code 1: ImportError: x"
 
 
+@pytest.mark.parametrize("over_memory", [False, True])
+def test_what_the_killed_had_said_before_isnt_given_as_the_reason(over_memory: bool):
+    killed = ExitStatus(code=None, signal=9, over_memory=over_memory)
+    assert describe_death(killed, last_line="ImportError: x").endswith("; last line on stderr: ImportError: x")
+    assert describe_death(ExitStatus(code=None, signal=11), last_line="Fatal Python error: x") == "ended by SIGSEGV: Fatal Python error: x"
+
+
 @pytest.mark.parametrize(
     ("status", "is_crash"),
     [
