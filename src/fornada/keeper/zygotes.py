@@ -169,7 +169,7 @@ class Zygotes:
         failed = head.get("failed")
         zygote.facts = {
             "import_s": _number(head, "import_s"),
-            "threads": _number(head, "threads"),
+            "threads": int(_number(head, "threads")),
             "failed": {str(name)[:200]: str(why)[:REASON_LONGEST] for name, why in failed.items()} if isinstance(failed, dict) else {},
         }
         zygote.state = ZygoteState.READY

@@ -21,6 +21,13 @@ def test_a_verb_says_the_state_it_led_to(cli: Cli, node: FakeNode, verb: str):
     assert json.loads(cli(verb, NAME, "--json").stdout)["state"] == state
 
 
+def test_the_process_of_a_version_that_leaves_is_no_second_ready_one(cli: Cli, node: FakeNode):
+    serving = model()["instances"][0]
+    leaving = {**serving, "pid": 4700, "state": "stopping", "resident_bytes": 0}
+    node.on("POST", f"{PATH}/load", say(model(instances=[serving, leaving])))
+    assert cli("load", NAME).stdout == f"{NAME}: ready, pid 4711 on cpu, 48 MiB, pid 4700 on cpu, stopping\n"
+
+
 @pytest.mark.parametrize(("given", "sent"), [([], {}), (["--grace", "0"], {"grace": "0"}), (["--grace", "2.5"], {"grace": "2.5"})])
 def test_unload_hands_its_grace_on(cli: Cli, node: FakeNode, given: list[str], sent: dict[str, str]):
     node.on("POST", f"{PATH}/unload", say(model(state="stopped")))

@@ -106,10 +106,11 @@ def _say(found: dict[str, Any], as_json: bool) -> None:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """`@a/b: ready, pid 4711 on cpu, 120 MiB`."""
+    """`@a/b: ready, pid 4711 on cpu, 120 MiB`; a process that isn't ready says what it is: of a version that leaves, mostly."""
     said = f"{found.get('name', '')}: {found.get('state', '')}"
     for instance in found.get("instances") or []:
         if found.get("state") == "ready":
             said += f", pid {instance.get('pid')} on {instance.get('device')}"
+            said += f", {instance['state']}" if instance.get("state") not in (None, "ready") else ""
             said += f", {bytes_text(instance['resident_bytes'])}" if instance.get("resident_bytes") else ""
     return said + (f" ({shorten(str(found['why']), 200)})" if found.get("why") and found.get("state") != "ready" else "")

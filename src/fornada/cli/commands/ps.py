@@ -21,6 +21,10 @@ SPARE = ("declared", "device", "p50", "queued", "rps", "in flight")
 def ps(node: Node, as_json: bool) -> None:
     """Show the instances that run: their process, device, memory, queue and speed.
 
+    Measured is the resident memory, with pages that several processes share. The times are of whole requests to the model, waiting
+    and loading included: of those in the last half second, else of all since the node's control plane started, to the nearest
+    bound of a histogram or two.
+
     \b
     Example:
       fornada ps
