@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fornada.cli.failures import CommandFailed, one_line
+from fornada.cli.paths import unreachable
 from fornada.core.resources import format_size
 
 LEFT_OUT = frozenset(
@@ -59,8 +60,8 @@ def default_name(folder: Path) -> str:
 
 
 def _declared_name(folder: Path) -> str:
-    if not folder.is_dir():
-        raise CommandFailed(f"{folder}: no such folder; name the folder that holds model.toml or model.py")
+    if not os.path.isdir(folder):
+        raise CommandFailed(f"{folder}: {unreachable(folder) or 'not a folder'}; name the folder that holds model.toml or model.py")
     declared = folder / "model.toml"
     if not declared.is_file():
         if not (folder / "model.py").is_file():

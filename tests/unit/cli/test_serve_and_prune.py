@@ -81,7 +81,7 @@ def test_a_named_node_that_is_not_there_is_not_replaced_by_a_local_directory(cli
 def test_a_data_directory_that_is_not_there_is_told(cli: Cli, home: Path):
     result = cli("prune", "--data-dir", home / "nowhere")
     assert result.exit_code == 1
-    assert "no such folder" in line(result)
+    assert "No such file or directory" in line(result)
 
 
 def test_a_data_directory_is_pruned_without_a_node(cli: Cli, home: Path):

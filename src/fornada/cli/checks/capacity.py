@@ -60,7 +60,7 @@ def disk(machine: Machine) -> Iterator[Finding]:
     elif status.f_files and status.f_favail < 50_000:
         yield warn("data directory", f"{status.f_favail} inodes left on {where}", "an environment takes up to 30,000 files; free some")
     else:
-        yield ok("data directory", f"{machine.data_dir}{'' if machine.data_dir.exists() else ' (will be made)'}")
+        yield ok("data directory", f"{machine.data_dir}{'' if os.path.exists(machine.data_dir) else ' (will be made)'}")
 
 
 def limits(machine: Machine) -> Iterator[Finding]:
@@ -93,8 +93,8 @@ def _limit(value: int) -> str:
 
 
 def _nearest(path: Path) -> Path:
-    """The directory itself or the closest one above it that exists."""
+    """The directory itself or the closest one above it that exists, as far as this user can look."""
     path = path.absolute()
-    while not path.exists():
+    while not os.path.exists(path):
         path = path.parent
     return path

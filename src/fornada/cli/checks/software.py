@@ -1,6 +1,7 @@
 """Python, uv, proxies and certificates: what environments of models are built with."""
 
 import importlib.metadata
+import os
 import platform
 import shutil
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from fornada.cli.checks.finding import Finding, fail, ok, warn
 from fornada.cli.checks.machine import Machine
+from fornada.cli.paths import unreachable
 
 SUPPORTED = ((3, 11), (3, 13))
 INTERPRETERS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
@@ -57,13 +59,15 @@ def network(machine: Machine) -> Iterator[Finding]:
     yield ok("package index", f"{', '.join(indexes)} set" if indexes else "uv's own ([provision] index changes it)")
     for name in CERTIFICATES:
         value = environ.get(name)
-        if value and not Path(value).exists():
-            yield fail("certificates", f"{name} names {value}, which doesn't exist", f"correct {name}, or unset it")
+        if value and (reason := unreachable(value)):
+            yield fail("certificates", f"{name} names {value}: {reason}", f"correct {name}, or unset it")
             return
     set_names = [name for name in CERTIFICATES if name in environ]
     yield ok("certificates", f"{', '.join(set_names)} set" if set_names else "the system's")
     mirror = environ.get("FORNADA_MIRROR", "")
-    if mirror and "://" not in mirror and not Path(mirror).is_dir():
-        yield fail("mirror", f"FORNADA_MIRROR names {mirror}, which is no directory", "correct FORNADA_MIRROR, or unset it")
+    if mirror and "://" not in mirror and not os.path.isdir(mirror):
+        yield fail(
+            "mirror", f"FORNADA_MIRROR names {mirror}, which is no directory that can be read", "correct FORNADA_MIRROR, or unset it"
+        )
     elif mirror:
         yield ok("mirror", "FORNADA_MIRROR is set: artifacts are asked for there first")

@@ -1,5 +1,6 @@
 """`fornada prune`."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from fornada.cli.address import data_dirs
 from fornada.cli.client import Node, NoNode, with_node
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import print_json
+from fornada.cli.paths import unreachable
 
 
 @click.command()
@@ -44,7 +46,7 @@ def _by_the_node(node: Node) -> dict[str, Any]:
             raise
         from fornada.app.config import environment
 
-        present = [folder for folder in data_dirs(environment()) if folder.is_dir()]
+        present = [folder for folder in data_dirs(environment()) if os.path.isdir(folder)]
         if not present:
             raise
         return _offline(present[0])
@@ -52,8 +54,8 @@ def _by_the_node(node: Node) -> dict[str, Any]:
 
 
 def _offline(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise CommandFailed(f"{folder}: no such folder; --data-dir names the data directory of a node")
+    if not os.path.isdir(folder):
+        raise CommandFailed(f"{folder}: {unreachable(folder) or 'not a folder'}; --data-dir names the data directory of a node")
     from fornada.app.prune import prune as prune_data_dir
     from fornada.core.errors import FornadaError
 

@@ -17,6 +17,7 @@ from fornada.cli.client import Answer, Node, model_path, run_path, with_node
 from fornada.cli.completion import model_names
 from fornada.cli.failures import CommandFailed, Refused
 from fornada.cli.output import print_json
+from fornada.cli.paths import unreachable
 from fornada.cli.progress import watching
 from fornada.core.errors import Busy, DeadlinePassed
 
@@ -127,10 +128,13 @@ def _loaded_if_need_be(ask: Callable[[], Asked], node: Node, model: str, *, cold
 
 def _refuse_unwritable(path: str) -> None:
     """What can be known before a model has worked for it."""
-    place = Path(path)
-    error = errno.EISDIR if place.is_dir() else 0 if place.parent.is_dir() else errno.ENOENT
-    if error:
-        raise _unwritable(path, os.strerror(error))
+    if os.path.isdir(path):
+        raise _unwritable(path, os.strerror(errno.EISDIR))
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise _unwritable(path, unreachable(folder) or os.strerror(errno.ENOTDIR))
+    if not os.access(path if os.path.lexists(path) else folder, os.W_OK):
+        raise _unwritable(path, os.strerror(errno.EACCES))
 
 
 def _unwritable(path: str, reason: str) -> CommandFailed:
