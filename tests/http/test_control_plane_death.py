@@ -9,7 +9,7 @@ import pytest
 
 from fornada.keeper.levels import Level
 from tests.bounds import bound
-from tests.harness.client import Closed, Connection, Head, Response
+from tests.harness.client import Address, Closed, Connection, Head, Response
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node, run_path
 from tests.harness.processes import alive, kill, seen
@@ -111,3 +111,31 @@ def test_a_control_plane_that_dies_again_and_again_comes_back_each_time(new_node
     nodes = node.fetch("GET", "/api/v1/nodes").json()
     assert str(node.control_pid) in json.dumps(nodes)
     assert node.stop() == 0
+
+
+def answering(address: Address, model: str) -> int:
+    """The pid of the instance that answers; 0: nobody does. Asks without run/node.json."""
+    try:
+        with Connection(address, 10) as connection:
+            connection.send_request("POST", run_path(model), b'{"echo": 1}')
+            answer = connection.read_response()
+    except (Closed, ConnectionError):
+        return 0
+    return int(json.loads(answer.body)["result"]["pid"]) if answer.status == 200 else 0
+
+
+def test_a_successor_serves_without_a_place_for_its_file_and_writes_it_once_there_is(new_node: StartNode):
+    node = new_node().start()
+    model, file, died, address = "@test/file", node.data_dir / "run" / "node.json", node.control_pid, node.address
+    node.deploy_probe(model)
+    before = node.load(model)["instances"][0]["pid"]
+    file.unlink()
+    file.mkdir()  # what no file can replace stands for a disk that takes none
+    kill(died)
+    until(lambda: not alive(died), within_s=5, what="the control plane is gone")
+    assert until(lambda: answering(address, model), within_s=10, what="a successor answers") == before
+    drafts = {path.name for path in file.parent.glob("node.*")} - {"node.json"}
+    assert not drafts, "half a file is left"
+    file.rmdir()
+    until(file.is_file, within_s=10, what="the file is written")
+    assert node.control_pid != died and alive(node.control_pid)

@@ -1,7 +1,6 @@
 """Builds the control plane's concrete parts and joins them. The only place that knows who stands behind a port."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import fornada
 from fornada.app import ready
 from fornada.app.data_directory import NODE_JSON
+from fornada.app.node_file import NodeFile
 from fornada.app.replacement import Replacement, listeners
 from fornada.control.catalog import Catalog
 from fornada.core.errors import DiskFull
@@ -157,7 +157,8 @@ class Node:
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
             await self._server.start(listeners(self._keeper))
-        self._write_node_json()
+        node_file = NodeFile(self._data_dir / NODE_JSON, self._facts(), log=self._telemetry.log, loop=self._loop)
+        node_file.write()
         self._keeper.serving(self._url)
         self._take_connections()
         self._keeper.replacing = Replacement(
@@ -170,6 +171,7 @@ class Node:
         greeting = asyncio.create_task(self._greet(), name="greeting") if first else None
         either: list[asyncio.Future[Any]] = [self._drain, self._replaced]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        node_file.close()
         if greeting is not None:
             greeting.cancel()
         if self._replaced.done():
@@ -236,10 +238,3 @@ class Node:
             "version": fornada.__version__,
             "max_bundle_bytes": parse_size(self._settings.server.max_bundle),
         }
-
-    def _write_node_json(self) -> None:
-        """Whole or not at all: scripts read it at any moment."""
-        target = self._data_dir / NODE_JSON
-        draft = target.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(self._facts()) + "\n")
-        draft.replace(target)
