@@ -17,6 +17,7 @@ import msgspec
 from fornada.core.policy.outbound import parse_place
 from fornada.core.resources import parse_size
 from fornada.core.settings import SECTIONS, FakeDeviceSettings, Settings
+from fornada.node.whole_path import whole_path
 
 ENVIRONMENT = {
     "FORNADA_HOST": "host",
@@ -46,7 +47,7 @@ def load(config: Path | None, flags: Mapping[str, Any], environ: Mapping[str, st
     given.update({key: value for key, value in flags.items() if value is not None})
     given["port"] = _port(given.get("port", Settings().port))
     try:
-        given["data_dir"] = str(Path(given.get("data_dir") or default_data_dir(environ)).expanduser().absolute())
+        given["data_dir"] = str(whole_path(given.get("data_dir") or default_data_dir(environ)))
     except RuntimeError:
         raise ConfigError("there is no home directory for the data; name a directory with --data-dir") from None
     try:

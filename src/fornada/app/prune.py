@@ -14,6 +14,7 @@ from fornada.core.errors import Conflict
 from fornada.core.ports import Pruned
 from fornada.core.settings import ProvisionSettings
 from fornada.node.provision import Provisioner
+from fornada.node.whole_path import whole_path
 from fornada.store.sqlite import SqliteStore, StoreUnusable
 
 
@@ -22,7 +23,7 @@ def prune(folder: Path) -> Mapping[str, Any]:
 
     Raises Conflict where a node uses the directory or its store can't be opened: without the store nothing is known to be superfluous.
     """
-    folder = folder.absolute()
+    folder = whole_path(folder)
     try:
         with locked(folder):
             done: Mapping[str, Any] = msgspec.to_builtins(asyncio.run(_prune(folder)))

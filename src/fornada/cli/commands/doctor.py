@@ -44,12 +44,13 @@ def doctor(node: Node, data_dir: Path | None, as_json: bool) -> None:
     from fornada.cli.address import live_nodes
     from fornada.cli.checks.machine import Machine
     from fornada.keeper.levels import AUTO
+    from fornada.node.whole_path import whole_path
 
     environ = environment()
     running = next((folder for folder, _ in live_nodes(environ)), None)
     where = data_dir or running or Path(environ.get("FORNADA_DATA_DIR") or default_data_dir(environ))
     isolation = describe(wanted if (wanted := environ.get("FORNADA_ISOLATION", "")) in ISOLATION_LEVELS else AUTO)
-    found = findings(Machine(environ=environ, data_dir=where.absolute()), isolation, node)
+    found = findings(Machine(environ=environ, data_dir=whole_path(where)), isolation, node)
     if as_json:
         print_json({"isolation": isolation.view(), "findings": [asdict(finding) for finding in found]})
     else:

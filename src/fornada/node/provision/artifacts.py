@@ -32,6 +32,7 @@ from fornada.node.provision.outbound import AddressRefused, CheckedTransport, pl
 from fornada.node.provision.packages import Packages
 from fornada.node.provision.threads import uninterrupted
 from fornada.node.provision.variables import Variables
+from fornada.node.whole_path import whole_path
 
 RETRY_S = 10.0
 REASON_LONGEST = 200
@@ -66,7 +67,7 @@ class Artifacts:
         self._disk = disk
         self._log = log
         self._mirror_url = settings.mirror.rstrip("/") if urlsplit(settings.mirror).scheme in ("http", "https") else ""
-        folder = Path(settings.mirror).expanduser().absolute() if settings.mirror and not self._mirror_url else None
+        folder = whole_path(settings.mirror) if settings.mirror and not self._mirror_url else None
         self._mirror = MirrorFolder(folder, contents.root / ".mirror.json") if folder else None
         self._mirror_turn = asyncio.Lock()  # files of a mirror are hashed once, not once for each artifact asked for
         self.flights: Flights[Path] = Flights()

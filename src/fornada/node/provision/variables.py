@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fornada.core.settings import ProvisionSettings
 from fornada.node.provision.outbound import Proxies
+from fornada.node.whole_path import whole_path
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -31,7 +32,7 @@ class Variables:
         """`inherited` is the node's environment, `cache` holds uv's and npm's caches, `home` is an empty folder of ours."""
         self._inherited = inherited
         self._settings = settings
-        self.uv_cache = Path(settings.cache_dir).expanduser().absolute() if settings.cache_dir else cache / "uv"
+        self.uv_cache = whole_path(settings.cache_dir) if settings.cache_dir else cache / "uv"
         self._npm_cache = cache / "npm"
         self._home = home
         self.offline = settings.offline
@@ -134,4 +135,4 @@ class Variables:
 
 def _absolute(link: str) -> str:
     """A folder as an absolute path: a build runs in another one than the node."""
-    return link if "://" in link else str(Path(link).expanduser().absolute())
+    return link if "://" in link else str(whole_path(link))
