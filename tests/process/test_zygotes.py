@@ -334,3 +334,13 @@ def test_forking_and_ending_leaves_no_descriptors(apart: Stand):
 def _settled(stand: Stand) -> int:
     state = stand.state()
     return int(state["descriptors"]) if len(state["spares"]) == 1 and state["spares"][0]["there"] else 0
+
+
+@ROOT
+def test_one_whose_imports_take_too_much_says_so():
+    started = _start(("full", False))
+    stand = next(started)()
+    # Of its own accord it would hold some 15 MB.
+    stand.want(limits={"memory_bytes": 8 * 1024**2})
+    assert stand.hear("zygote", "z", state="ended")["reason"] == "it used more memory than it may"
+    next(started, None)

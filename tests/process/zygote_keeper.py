@@ -3,6 +3,7 @@
 As root, or as an ordinary user who makes himself a user namespace first. The loop, the walls and the zygotes are the keeper's own.
 """
 
+import dataclasses
 import json
 import os
 import signal
@@ -176,8 +177,8 @@ class Stand:
             if zygote is not None:
                 if zygote.life is Life.STARTING:
                     self.reported(zygote)
-                zygote.life, zygote.end = Life.ENDED, end
                 zygote.enclosure.release()
+                zygote.life, zygote.end = Life.ENDED, dataclasses.replace(end, over_memory=zygote.enclosure.over_memory)
                 self.zygotes.reaped(zygote)
 
 

@@ -40,6 +40,7 @@ SPARE_LOOK_S = 1.0
 """After a zygote's first spare was forked: it has come to its rest by then. What it keeps is looked at once, since each look into a
 large process takes milliseconds."""
 REASON_LONGEST = 512
+TOO_MUCH = "it used more memory than it may"
 KILLED = Exit(code=None, signal=signal.SIGKILL)
 UNKNOWN = Exit(code=None, signal=None)
 
@@ -319,7 +320,7 @@ class Zygotes:
         if zygote.patience is not None:
             zygote.patience.cancel()
         zygote.state = ZygoteState.ENDED
-        zygote.reason = zygote.reason or f"it {zygote.end}"
+        zygote.reason = zygote.reason or (TOO_MUCH if zygote.end.over_memory and zygote.end.code != 0 else f"it {zygote.end}")
         zygote.peer.close()
         for fork in list(zygote.forks.values()):
             self._signal(fork, signal.SIGKILL)

@@ -32,8 +32,9 @@ PRELOADS: Mapping[str, tuple[str, ...]] = {
 """What the models of an engine import anyway. An engine that isn't here has no zygotes; what an environment lacks is no fault."""
 WITHOUT_WALLS_OF_ITS_OWN = "landlock"
 """The level at which a zygote would have to reach what all of its instances may reach."""
-MEMORY_BYTES = 8 * 1024**3
-"""Of a zygote and what it parks: a bound for packages that run wild, far above what imports take."""
+MEMORY_LEAST, MEMORY_MOST = 1024**3, 8 * 1024**3
+"""Of a zygote and what it parks. Between them it may have what the model declares for which it is made: whose imports need more couldn't be
+executed either, and what a zygote holds stands in no model's books, so that a tenant could fill the machine by it."""
 TURN_S = 5.0
 NEVER = Instant(0.0)
 PROCESSES = 512
@@ -259,7 +260,7 @@ def _order(version: Version, provisioned: Provisioned, defaults: tuple[str, ...]
         argv=[provisioned.python, "-I", "-B", "-c", ENTRY, provisioned.sdk, *modules],
         env=env,
         cwd="/",
-        limits=Limits(memory_bytes=MEMORY_BYTES, open_files=OPEN_FILES, processes=PROCESSES),
+        limits=Limits(memory_bytes=max(MEMORY_LEAST, min(spec.resources.memory, MEMORY_MOST)), open_files=OPEN_FILES, processes=PROCESSES),
         sandbox=Sandbox(
             files=[(provisioned.environment, Access.READ), (provisioned.sdk, Access.READ)], python=provisioned.python, own_uid=False
         ),

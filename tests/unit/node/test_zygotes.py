@@ -72,9 +72,15 @@ PROVISIONED = Provisioned(
 
 
 def a_version(
-    *, account: str = "local", engine: str = "python", env: dict[str, str] | None = None, preload: list[str] | None = None
+    *,
+    account: str = "local",
+    engine: str = "python",
+    env: dict[str, str] | None = None,
+    preload: list[str] | None = None,
+    memory: str = "512MiB",
 ) -> Version:
     table: dict[str, Any] = {"name": "@test/m", "engine": engine, "env": env or {}, "python": {"preload": preload or []}}
+    table["resources"] = {"memory": memory}
     return Version(
         model=ModelName("@test/m"),
         digest=VersionDigest("0" * 12),
@@ -109,6 +115,16 @@ def test_a_zygote_gets_packages_and_nothing_of_a_model():
     assert order.sandbox.files == [("/data/environments/4082", Access.READ), ("/sdk", Access.READ)]
     assert (order.env["CUDA_VISIBLE_DEVICES"], order.env["OMP_NUM_THREADS"], order.env["MINE"], order.env["TZ"]) == ("", "1", "1", "UTC")
     assert "SECRET" not in order.env
+
+
+@pytest.mark.parametrize(
+    ("memory", "bound"), [("64MiB", 1024**3), ("512MiB", 1024**3), ("3GiB", 3 * 1024**3), ("8GiB", 8 * 1024**3), ("64GiB", 8 * 1024**3)]
+)
+def test_a_zygote_may_have_what_its_model_declares_within_bounds(memory: str, bound: int):
+    world = World()
+    world.up(a_version(memory=memory))
+    (order,) = world.keeper.wanted
+    assert order.limits.memory_bytes == bound
 
 
 def test_instances_share_one_only_where_all_is_the_same():
