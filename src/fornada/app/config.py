@@ -88,7 +88,18 @@ def _read(path: Path) -> dict[str, Any]:
     for fake in fakes if isinstance(fakes, list) else []:
         if isinstance(fake, dict):
             _refuse_unknown(fake, FakeDeviceSettings.__struct_fields__, f"{path}: [devices] fake")
+            _take_numbers(fake, ("total", "foreign"))
+    for name, keys in _SIZES.items():
+        _take_numbers(table.get(name, {}), keys)
+    _take_numbers(table.get("devices", {}).get("cpu"), ("budget",))
     return table
+
+
+def _take_numbers(table: Any, keys: tuple[str, ...]) -> None:
+    """A size may be written as a number of bytes."""
+    for key in keys:
+        if isinstance(table, dict) and type(table.get(key)) is int:  # true is an int to Python and no size
+            table[key] = str(table[key])
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -147,6 +158,11 @@ def _check(settings: Settings) -> None:
         raise ConfigError(f"[node] backoff_s = {settings.node.backoff_s} is more than its bound of 60")
 
 
+_SIZES = {
+    "node": ("spares_memory", "disk_budget", "packed_memory", "log_bytes"),
+    "devices": ("reserve", "slack"),
+    "server": ("max_bundle", "max_buffered"),
+}
 _NOT_NEGATIVE = {
     "node": ("max_resident", "drain_s", "kill_s", "max_wait_s", "spares", "park_after_s", "backoff_s", "grace_s", "packed_members"),
     "server": ("grpc_port", "header_bytes", "header_timeout_s", "body_timeout_s", "idle_timeout_s", "max_connections"),
@@ -157,6 +173,7 @@ def _sizes(settings: Settings) -> list[tuple[str, str]]:
     found = [
         ("[node] log_bytes", settings.node.log_bytes),
         ("[node] packed_memory", settings.node.packed_memory),
+        ("[node] spares_memory", settings.node.spares_memory),
         ("[server] max_bundle", settings.server.max_bundle),
     ]
     if settings.node.disk_budget:

@@ -45,6 +45,7 @@ def test_fake_devices_are_read(tmp_path: Path) -> None:
         ("[node]\nbackoff_s = 90", "bound of 60"),
         ('[node]\nlog_bytes = "much"', "[node] log_bytes"),
         ('[node]\npacked_memory = "much"', "[node] packed_memory"),
+        ('[node]\nspares_memory = "much"', "[node] spares_memory"),
         ("[node]\npacked_members = -1", "[node] packed_members"),
         ("[devices]\nfake = [{ totl = 1 }]", "did you mean 'total'"),
         ('[devices]\nfake = [{ total = "x" }]', "fake[0].total"),
@@ -86,3 +87,23 @@ def test_a_flag_that_can_not_be_honoured_is_refused(flags: dict[str, object], sa
     with pytest.raises(ConfigError) as refusal:
         load(None, flags, {})
     assert said in str(refusal.value)
+
+
+def test_a_size_may_be_a_number_of_bytes(tmp_path: Path) -> None:
+    text = """
+        node = { spares_memory = 0, disk_budget = 9, packed_memory = 1048576, log_bytes = 7 }
+        devices = { reserve = 5, slack = 0, cpu = { budget = 6 }, fake = [{ total = 8, foreign = 3 }] }
+        server = { max_bundle = 4, max_buffered = 2 }
+    """
+    found = load(written(tmp_path, text), {}, {})
+    node, devices, server = found.node, found.devices, found.server
+    assert (node.spares_memory, node.disk_budget, node.packed_memory, node.log_bytes) == ("0", "9", "1048576", "7")
+    assert (devices.reserve, devices.slack, devices.cpu.budget) == ("5", "0", "6")
+    assert (devices.fake[0].total, devices.fake[0].foreign) == ("8", "3")
+    assert (server.max_bundle, server.max_buffered) == ("4", "2")
+
+
+@pytest.mark.parametrize("size", ["-1", "true", "1.5"])
+def test_what_is_no_number_of_bytes_is_no_size(tmp_path: Path, size: str) -> None:
+    with pytest.raises(ConfigError, match="spares_memory"):
+        load(written(tmp_path, f"[node]\nspares_memory = {size}\n"), {}, {})
