@@ -15,7 +15,7 @@ import pytest
 from fornada.keeper.cgroups.files import CgroupError
 from fornada.keeper.cgroups.group import Bounds, Group
 from fornada.keeper.cgroups.place import NoPlace, Place, Version, find
-from fornada.keeper.cgroups.tree import Tree, node_name, remove_dead
+from fornada.keeper.cgroups.tree import PROBE_PREFIX, Tree, node_name, remove_dead
 from tests.bounds import bound
 from tests.harness.processes import alive
 from tests.harness.waiting import until
@@ -83,6 +83,14 @@ def test_what_a_dead_node_with_other_data_left_goes_at_any_start(tree: Tree, tmp
     other = node_name(tmp_path.parent)
     Tree(place_of(other), other).close()
     assert not [folder for folder in kin(tree, DEAD) if folder.exists()]
+
+
+def test_what_a_start_that_was_killed_left_of_its_probe_goes_too(tree: Tree):
+    left = kin(tree, f"{PROBE_PREFIX}1")
+    for folder in left:
+        folder.mkdir(exist_ok=True)
+    remove_dead(tree.place)
+    assert not [folder for folder in left if folder.exists()]
 
 
 def test_a_live_node_s_folders_stay_while_it_holds_nothing(tree: Tree, tmp_path: Path):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fornada.keeper import probes
+from fornada.keeper.cgroups.tree import PROBE_PREFIX
 from fornada.keeper.levels import Feature
 from tests.bounds import bound
 from tests.harness.processes import descendants
@@ -60,17 +61,17 @@ def test_nothing_of_it_stays():
         namespaces = [os.readlink(f"/proc/self/ns/{name}") for name in sorted(os.listdir("/proc/self/ns"))]
         return Path("/proc/self/mountinfo").read_text(), namespaces, os.listdir("/proc/self/fd")
 
+    def probed() -> set[Path]:
+        return {path for path in Path("/sys/fs/cgroup").glob(f"**/{PROBE_PREFIX}*") if path.is_dir()}
+
+    earlier = probed()
     before, others = around(), {process.pid for process in descendants(os.getpid())}
     facts = probes.look()
     assert around() == before
     assert {process.pid for process in descendants(os.getpid())} <= others
     assert Feature.SECCOMP not in facts.refused, "or this is a machine on which no model can be confined"
-
-    def probed() -> list[Path]:
-        return [path for path in Path("/sys/fs/cgroup").glob("**/fornada-probe-*") if path.is_dir()]
-
     # Another test's node may be looking just now; what is left behind stays.
-    until(lambda: not probed(), within_s=10, what=f"no cgroup of a probe: {probed()}")
+    until(lambda: probed() <= earlier, within_s=10, what=f"no cgroup of a probe but {earlier}")
 
 
 @ROOT_ONLY

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fornada.keeper.cgroups import files, place
+from fornada.keeper.cgroups import files, place, tree
 from fornada.keeper.levels import Facts, Feature, Switch
 from fornada_sdk.sandbox import forking, identity, landlock, mounts, seccomp, syscalls
 from fornada_sdk.sandbox.plan import Access, Landlock, Users
@@ -170,7 +170,7 @@ def _cgroups(tell: Tell, node: str, ours: Iterable[int]) -> None:
         return
     try:
         for folder in dict.fromkeys(found.folders.values()):
-            probe = folder / f"fornada-probe-{os.getpid()}"
+            probe = folder / f"{tree.PROBE_PREFIX}{os.getpid()}"
             files.make(probe)
             files.gone(probe)
     except files.CgroupError as error:

@@ -19,7 +19,9 @@ from fornada.keeper.cgroups.place import LEAF, Place, Version
 PREFIX = "fornada-node-"
 """Not "fornada-" alone: releases that called theirs so held no locks."""
 NAME_MOST = 100
-_NODE = re.compile(re.escape(PREFIX) + r"[0-9a-f]{16}")
+PROBE_PREFIX = "fornada-probe-"
+"""Of folders that a start makes and removes at once, to see whether it can: nobody minds when another removes them."""
+_OURS = re.compile(rf"{PREFIX}[0-9a-f]{{16}}|{PROBE_PREFIX}[0-9]+")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -150,10 +152,10 @@ class Tree:
 
 
 def remove_dead(place: Place) -> None:
-    """Folders of nodes that live no more, as far as they are the caller's to remove and no process is in them."""
+    """Folders of nodes and starts that live no more, as far as they are the caller's to remove and no process is in them."""
     for above in dict.fromkeys(place.folders.values()):
         with contextlib.suppress(OSError):
-            for name in [entry.name for entry in os.scandir(above) if _NODE.fullmatch(entry.name)]:
+            for name in [entry.name for entry in os.scandir(above) if _OURS.fullmatch(entry.name)]:
                 with contextlib.suppress(OSError):
                     _remove_dead(above / name)
 
