@@ -57,6 +57,9 @@ async def round_of(stand: Stand, chance: random.Random) -> list[Caller]:
             callers.append(stand.ask({"n": len(callers)}))
         if chance.random() < 0.7:
             await asyncio.sleep(chance.random() * 0.0006)
+    # Those above may all have been answered before it was their time to leave.
+    callers.append(stand.ask({"steps": 5, "pause_s": 0.01, "size": in_parts(chance)}))
+    loop.call_soon(callers[-1].leave)
     return callers
 
 
