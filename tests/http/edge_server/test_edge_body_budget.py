@@ -64,6 +64,7 @@ def test_a_caller_in_the_middle_is_refused_and_the_connection_goes_on(edge: Serv
         assert (answer.status, answer.code) == (429, 3040)
         for connection in slow:
             connection.close()
+        until(lambda: fits(edge), what="who leaves gives back what it held")
         pushy.send(body_of(8 * MIB)[4 * MIB :])  # what it had announced
         pushy.send_request("POST", A, body_of(MIB))
         assert pushy.read_response().status == 200
