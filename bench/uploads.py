@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench.bodies import MODEL
 from bench.clients import Target
 from bench.measure import Outcome, tree_cpu_s
 from bench.servers import Ours, Server, Yardstick
@@ -19,13 +20,6 @@ ROW = "uploads"
 SIZES = {150_000: 200, 6_000_000: 20, 100_000_000: 3}
 """Bytes, and how many of them make a cell."""
 ANSWER_S = 120.0
-MODEL = """
-import fornada_sdk
-
-class Model(fornada_sdk.Model):
-    def run(self, request, context):
-        return {"size": len(request.body.bytes)}
-"""
 TOML = f'name = "@bench/{ROW}"\n[serving]\nmax_body = 134217728\n'
 
 

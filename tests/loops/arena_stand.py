@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from fornada.core.names import LOCAL_ACCOUNT, Instant, ModelName
-from fornada.core.requests import InferenceRequest
+from fornada.core.names import Instant
 from fornada.node.call import Call
 from fornada.node.link import Link
 from fornada_sdk.runner import call as sdk
@@ -20,6 +19,7 @@ from fornada_sdk.runner.attachment import Attachment
 from fornada_sdk.wire.framing import STORED, frame
 from fornada_sdk.wire.messages import Kind
 from tests.harness.processes import descriptors
+from tests.loops.plain import plain_request
 
 MAX_BODY = 1024 * 1024
 LONG = 150_000
@@ -109,16 +109,7 @@ class Stand:
     def ask(self, number: int, body: bytes, *, pieces: int = 1) -> Sink:
         step = -(-len(body) // pieces)
         given = [body[at : at + step] for at in range(0, len(body), step)]
-        request = InferenceRequest(
-            request_id="r",
-            trace_id="t",
-            account=LOCAL_ACCOUNT,
-            model=ModelName("@test/a"),
-            version=None,
-            deadline=None,
-            head=b"{}",
-            body=given,
-        )
+        request = plain_request(given)
         sink = Sink()
         now = Instant(asyncio.get_running_loop().time())
         nothing: Any = self

@@ -18,13 +18,13 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
-from fornada.core.names import LOCAL_ACCOUNT, Instant, ModelName
-from fornada.core.requests import InferenceRequest
+from fornada.core.names import Instant
 from fornada.node.call import Call
 from fornada.node.link import Link
 from fornada_sdk.wire.channel import pair
 from fornada_sdk.wire.messages import STREAM_WINDOW, Kind
 from tests.bounds import bound
+from tests.loops.plain import plain_request
 from tests.unit.sdk.driver import Runner, Start
 
 SOCKET_BYTES = 36_000
@@ -201,16 +201,7 @@ class Stand:
         number = next(self._numbers)
         caller = Caller(number, keys, slow_s=slow_s)
         now = Instant(asyncio.get_running_loop().time())
-        request = InferenceRequest(
-            request_id="r",
-            trace_id="t",
-            account=LOCAL_ACCOUNT,
-            model=ModelName("@test/a"),
-            version=None,
-            deadline=None,
-            head=b"{}",
-            body=[json.dumps(keys).encode()],
-        )
+        request = plain_request([json.dumps(keys).encode()])
         nothing: Any = self
         caller.call = Call(number, request, cast(Any, caller), nothing, nothing, Instant(now + 1000), now)
         self._waiting.append(caller)

@@ -13,9 +13,10 @@ import pytest
 import uvloop
 
 from fornada.core.errors import FornadaError
-from fornada.core.names import LOCAL_ACCOUNT, Instant, ModelName
+from fornada.core.names import Instant
 from fornada.core.ports import ExitStatus, Launch
-from fornada.core.requests import AnswerHead, InferenceRequest
+from fornada.core.requests import AnswerHead
+from tests.loops.plain import plain_request
 from tests.loops.world import FakeKeeper, World
 
 REQUESTS = 20_000
@@ -95,16 +96,7 @@ class Load:
     def _one(self) -> None:
         self._left -= 1
         self._out += 1
-        request = InferenceRequest(
-            request_id="r",
-            trace_id="t",
-            account=LOCAL_ACCOUNT,
-            model=ModelName("@test/a"),
-            version=None,
-            deadline=None,
-            head=b'{"request_id":"r","trace_id":"t","account":"local"}',
-            body=self._body,
-        )
+        request = plain_request(self._body, head=b'{"request_id":"r","trace_id":"t","account":"local"}')
         self._node.submit(request, self)
 
     def answer(self, head: AnswerHead, body: bytes | memoryview) -> None:
