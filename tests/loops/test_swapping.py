@@ -133,6 +133,22 @@ async def test_a_pinned_model_stays_and_who_waits_for_its_place_is_refused_after
 
 
 @virtual
+async def test_who_waits_for_a_pinned_model_has_its_place_as_soon_as_it_is_unpinned():
+    async with World(max_resident=1) as world:
+        world.put("@test/a")
+        world.put("@test/b")
+        await world.answer(echo=1)
+        await world.node.pin(ModelName("@test/a"), pinned=True)
+        waiting = world.ask("@test/b", echo=2)
+        await asyncio.sleep(0.3)
+        assert not waiting.done.is_set()
+        await world.node.pin(ModelName("@test/a"), pinned=False)
+        began = now()
+        assert (await waiting.result())["echo"] == 2
+        assert now() - began < 0.2
+
+
+@virtual
 async def test_the_bound_of_a_wait_counts_from_the_end_of_building_and_fetching():
     async with World(max_resident=1, max_wait_s=2.0) as world:
         world.put("@test/a", serving={"timeout_s": 100})

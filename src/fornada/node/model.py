@@ -117,6 +117,7 @@ class Model:
         self.pinned = pinned
         self._site.store.set_pinned(self.name, pinned=pinned)
         self._catalog.reload(self.name)
+        self._site.room.replan()
 
     def reset(self) -> None:
         self.attempts = 0
