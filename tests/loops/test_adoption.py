@@ -1,6 +1,7 @@
 """A control plane that was killed: its successor finds every process, and every process goes on."""
 
 import asyncio
+import signal
 
 import pytest
 
@@ -60,6 +61,40 @@ async def test_a_load_goes_on_under_the_successor():
             assert (await after.answer(echo=2))["load_count"] == 1
             assert now() - began == pytest.approx(4.1, abs=0.2)
             assert after.keeper.processes == []
+
+
+@virtual
+@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.03, 0.045, 0.3, 0.7])
+async def test_a_control_plane_that_ends_in_the_midst_of_a_load_begins_nothing_more(after_s):
+    async with World() as world:
+        world.provision.build_s = world.provision.fetch_s = 0.02
+        world.put(behaviour=Behaviour(load_s=0.5, warmup_s=0.2))
+        world.ask(echo=1)
+        await asyncio.sleep(after_s)
+        keeper, catalog = await world.crash()
+        began = len(keeper.adopted)
+        await asyncio.sleep(100.0)
+        assert world.keeper.processes == [] and [process.signals for process in keeper.adopted] == [[]] * began
+        async with World(keeper=keeper, catalog=catalog) as after:
+            assert (await after.answer(echo=2))["echo"] == 2
+            assert len(after.keeper.adopted) + len(after.keeper.processes) == 1
+
+
+@virtual
+async def test_a_control_plane_that_ends_makes_room_for_nobody_any_more():
+    fakes = [FakeDeviceSettings(total="10GiB")]
+    async with World(fakes=fakes) as world:
+        world.put(behaviour=Behaviour(books=7 * GIB), resources={"device_memory": "7GiB"})
+        world.put("@test/b", resources={"device_memory": "6GiB"})
+        pid = (await world.answer(echo=1))["pid"]
+        await world.node.pin(A, pinned=True)
+        world.ask("@test/b", echo=1)
+        await asyncio.sleep(0.1)
+        await world.node.pin(A, pinned=False)
+        async with await successor(world, fakes=fakes) as after:
+            await asyncio.sleep(5.0)
+            assert signal.SIGTERM not in after.keeper.adopted[0].signals
+            assert (await after.answer(echo=2))["pid"] == pid
 
 
 @virtual

@@ -15,6 +15,8 @@ class Handover:
     """Another one still answers requests over links of its own: what looks idle from here may be at work."""
     keeper_lost: bool = False
     """Nothing can be begun or ended any more, and this control plane is about to end."""
+    closed: bool = False
+    """What lives has been let go and may be another one's: whatever is still heard of it changes nothing here."""
 
     @property
     def hands_off(self) -> str:

@@ -200,7 +200,7 @@ class Instance:
     def tell(self, event: e.Event) -> None:
         """The only way in which the life changes."""
         self._events.append(event)
-        if self._stepping:
+        if self._stepping or self._site.handover.closed:
             return
         self._stepping = True
         try:

@@ -254,10 +254,11 @@ class Manager:
     async def close(self) -> None:
         """Lets go of everything without ending a process: a successor may take them over."""
         self._accepting = False
+        self._site.handover.closed = True
+        self._site.room.close()
         for instance in self._instances():
             instance.let_go()
         await self._site.tasks.close()
-        self._site.room.close()
         self._site.wheel.close()
 
     # ---- the catalogue

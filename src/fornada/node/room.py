@@ -75,6 +75,7 @@ class Room:
         self._held: dict[str, _Held] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._due = False
+        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         """For bytes that come back by themselves."""
         self._soon: asyncio.TimerHandle | None = None
@@ -137,6 +138,8 @@ class Room:
         return [held.resident for held in self._held.values()]
 
     def close(self) -> None:
+        """Nobody gets a place or has to go any more."""
+        self._closed = True
         self._disarm()
         if self._soon is not None:
             self._soon.cancel()
@@ -155,6 +158,8 @@ class Room:
 
     def _turn(self) -> None:
         self._due = False
+        if self._closed:
+            return
         if not self._waiting:
             self.reasons = {}
             return
