@@ -5,6 +5,7 @@ echo, sleep_s, steps + step_s, die, bad, raises, oom, stuck_s (a sleep that noth
 """
 
 import asyncio
+import dataclasses
 import json
 import os
 import signal
@@ -43,6 +44,7 @@ class Behaviour:
     stop_s: float = 0.0
     ahead: int = 0
     books: int = 0
+    books_after_s: float = 0.0
     prints: bytes = b""
     dies_idle_after_s: float = 0.0
     hello: dict[str, Any] = field(default_factory=dict)
@@ -122,7 +124,7 @@ class FakeRunner:
 
     def __init__(self, process: FakeProcess, behaviour: Behaviour) -> None:
         self.process = process
-        self.behaviour = behaviour
+        self.behaviour = dataclasses.replace(behaviour)  # what befalls it is not the next one's
         self.assignment: dict[str, Any] = process.launch.assignment
         self.state = "loading"
         self.stopping = False
@@ -155,6 +157,7 @@ class FakeRunner:
         if behaviour.prints:
             os.write(self.process.printing, behaviour.prints)
         if behaviour.books:
+            await self._spend(behaviour.books_after_s)
             await self._book(behaviour.books)
         if behaviour.never_ready:
             return

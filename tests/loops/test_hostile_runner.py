@@ -184,7 +184,7 @@ async def test_a_delay_beyond_any_number_is_as_long_as_delays_can_be():
         runner._booked = asyncio.get_running_loop().create_future()
         runner.send(frame(Kind.BOOK, 1, encode({"device": "cuda:0", "bytes": 1, "release_delay_s": 10**400})))
         assert (await runner._booked)["ok"]
-        assert world.devices.booked(world.keeper.processes[0].instance, "cuda:0") == 1
+        assert world.devices.held(world.keeper.processes[0].instance, "cuda:0") == 1
 
 
 @virtual

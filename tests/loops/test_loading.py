@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from fornada.core.errors import BadRequest, Busy, Conflict, DeadlinePassed, DiskFull, LoadFailed, NeverFits, OutOfDeviceMemory, UnknownModel
+from fornada.core.errors import BadRequest, Busy, Conflict, DeadlinePassed, DiskFull, LoadFailed, NeverFits, UnknownModel
 from fornada.core.names import Instant, ModelName
 from fornada.core.settings import FakeDeviceSettings
 from tests.loops.fake_runner import Behaviour
@@ -219,9 +219,9 @@ async def test_who_needs_a_device_that_is_not_there_is_told_at_once_and_for_good
 async def test_device_memory_that_runs_out_while_loading_says_both_numbers():
     async with World(fakes=[FakeDeviceSettings(total="4GiB")]) as world:
         world.put(behaviour=Behaviour(books=6 * 1024**3), resources={"device_memory": "1GiB"})
-        with pytest.raises(OutOfDeviceMemory, match="cuda:0 has 4 GiB free of 4 GiB, 6 GiB were asked for"):
+        with pytest.raises(NeverFits, match="needs 6 GiB of device memory, the largest such device has 4 GiB"):
             await world.answer(echo=1)
-        assert world.devices.views(reserved={}, resident_bytes=0, now=Instant(now()))[1]["used_bytes"] == 0
+        assert world.devices.views(charged={}, now=Instant(now()))[1]["used_bytes"] == 0
 
 
 @virtual

@@ -11,18 +11,29 @@ import msgspec
 
 from fornada.core.errors import FornadaError, UnknownModel
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
-from fornada.core.ports import Clock, Entry, ExitStatus, KeeperLost, Launch, Provisioned, SpawnRefused, Step, Version
+from fornada.core.ports import Clock, Entry, ExitStatus, KeeperLost, Launch, Peak, PeakKey, Provisioned, SpawnRefused, Step, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, Priority
-from fornada.core.settings import DevicesSettings, FakeDeviceSettings, NodeSettings
+from fornada.core.settings import CpuSettings, DevicesSettings, FakeDeviceSettings, NodeSettings
 from fornada.core.specs import spec_from_table
 from fornada.node.devices import inventory
 from fornada.node.manager import Manager
+from fornada.node.memory_use import Held
 from fornada.telemetry import Telemetry
 from tests.loops.fake_runner import Behaviour, FakeProcess, FakeRunner
 from tests.loops.virtual import VirtualClock
 
 SPAWN_S = 0.01
 PATIENCE_S = 10_000.0
+LITTLE = Held(17 * 1024**2, 17 * 1024**2)
+MACHINE_KIB = 1 << 30
+
+
+def machine(root: Path) -> Path:
+    """A machine with a TiB of memory, on which nothing else runs: what the real one has is no test's business."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/meminfo").write_text(f"MemTotal: {MACHINE_KIB} kB\nMemAvailable: {MACHINE_KIB} kB\n")
+    (root / "proc/self/cgroup").write_text("")
+    return root
 
 
 class Caller:
@@ -166,6 +177,8 @@ class FakeCatalog:
         self.models: dict[ModelName, Entry] = {}
         self.known: dict[tuple[ModelName, VersionDigest], Version] = {}
         self.counted: dict[ModelName, tuple[int, int]] = {}
+        self.measured: dict[PeakKey, Peak] = {}
+        self.fenced: dict[str, str] = {}
         self.changed: Callable[[ModelName], None] = lambda name: None
 
     def put(self, name: str, *, digest: str = "", **tables: Any) -> Version:
@@ -233,6 +246,22 @@ class FakeCatalog:
     def set_counters(self, name: ModelName, *, loads: int, attempts: int) -> None:
         self.counted[name] = (loads, attempts)
 
+    def peaks(self, name: ModelName) -> dict[PeakKey, Peak]:
+        return {key: peak for key, peak in self.measured.items() if key.model == name}
+
+    def set_peak(self, key: PeakKey, peak: Peak | None) -> None:
+        self.measured.pop(key, None)
+        if peak is not None:
+            self.measured[key] = peak
+
+    def fences(self) -> dict[str, str]:
+        return dict(self.fenced)
+
+    def set_fence(self, device: str, reason: str) -> None:
+        self.fenced.pop(device, None)
+        if reason:
+            self.fenced[device] = reason
+
 
 class World:
     """The node and what is around it. `async with World() as world`."""
@@ -241,6 +270,7 @@ class World:
         self,
         *,
         fakes: Iterable[FakeDeviceSettings] = (),
+        host: str = "",
         keeper: FakeKeeper | None = None,
         catalog: FakeCatalog | None = None,
         clock: Clock | None = None,
@@ -256,7 +286,9 @@ class World:
         self.faulty = False
         """Something of ours is made to fail: what the log says of it is no surprise."""
         fakes = list(fakes)
-        self.devices = inventory(DevicesSettings(fake=fakes))
+        self.devices = inventory(DevicesSettings(fake=fakes, cpu=CpuSettings(budget=host)), root=machine(Path(self._folder.name)), cards=())
+        self.host_use: dict[int, Held] = {}
+        """Pid -> what its process holds; LITTLE unless said."""
         arguments: Any = {"provision": self.provision, "store": self.catalog, "catalog": self.catalog}
         self.node = Manager(
             clock=self.clock,
@@ -265,6 +297,7 @@ class World:
             settings=NodeSettings(**settings),
             telemetry=self.telemetry,
             data_dir=Path(self._folder.name),
+            measure=lambda pid: self.host_use.get(pid, LITTLE),
             **arguments,
         )
         self.catalog.changed = self.node.catalog_changed
@@ -290,7 +323,8 @@ class World:
         self.crashed = True
         await self.node.close()
         self.telemetry.close()
-        adopted = [process.reattached() if process.alive else process for process in self.keeper.processes]
+        left = [process for process in [*self.keeper.adopted, *self.keeper.processes] if not process.forgotten]
+        adopted = [process.reattached() if process.alive else process for process in left]
         self.keeper.processes = []
         return FakeKeeper(epoch=self.keeper.epoch + 1, adopted=adopted), self.catalog
 

@@ -64,6 +64,9 @@ class Node:
     def put(self, path: str, content: bytes, *, type: str, model: str, query: Mapping[str, str]) -> Any:
         return _json(self._send("PUT", path, body=content, type=type, query=query, patient=True, model=model))
 
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        return _json(self._send("PATCH", path, body=_encode(body)))
+
     def delete(self, path: str, *, model: str) -> Any:
         return _json(self._send("DELETE", path, patient=True, model=model))
 

@@ -26,6 +26,7 @@ def paragraphs(found: Table, model: str) -> Iterator[tuple[str, list[str]]]:
         ("comes next", _next(found)),
         ("you can", _advice(found, model)),
         ("requests", _requests(found)),
+        ("charged", _charged(found)),
         ("memory", [_device(device) for device in _tables(found, "devices")]),
         ("beside it", [_resident(other) for other in _tables(found, "residents") if other.get("model") != found.get("model")]),
     )
@@ -130,12 +131,53 @@ def _requests(found: Table) -> list[str]:
     return [f"{running or 0} being answered, {waiting or 0} waiting{room}{longest}"]
 
 
+def _charged(found: Table) -> list[str]:
+    """What its place costs others, and what that number rests on."""
+    memory = _table(found, "memory")
+    charged, where = _table(memory, "charged"), memory.get("device")
+    lines = []
+    if where and where != "cpu":
+        lines.append(_charge(_table(charged, "device"), f"of {where}"))
+    if charged:
+        lines.append(_charge(_table(charged, "host"), "of the host"))
+    return [line for line in lines if line] or _expected(memory)
+
+
+def _charge(charge: Table, of: str) -> str:
+    count = charge.get("bytes")
+    if not isinstance(count, int) or not count:
+        return ""
+    slack = charge.get("slack_bytes")
+    rests = {
+        "declared": f"{bytes_text(charge.get('declared_bytes'))} as declared, until it has been measured",
+        "learned": f"{bytes_text(charge.get('learned_bytes'))} as measured ({bytes_text(charge.get('declared_bytes'))} were declared)",
+        "live": f"{bytes_text(charge.get('live_bytes'))} that it holds now, more than was expected",
+    }.get(str(charge.get("because")), "")
+    return f"{bytes_text(count)} {of}: {rests}{f', and {bytes_text(slack)} of slack' if slack else ''}"
+
+
+def _expected(memory: Table) -> list[str]:
+    """What it will be charged, for who has no place."""
+    lines = []
+    for kind, of in (("device", "of a device"), ("host", "of the host")):
+        estimate = _table(_table(memory, "expected"), kind)
+        learned, declared = estimate.get("learned_bytes"), estimate.get("declared_bytes")
+        if learned:
+            lines.append(f"{bytes_text(learned)} {of} will be planned for it, as measured ({bytes_text(declared)} were declared)")
+        elif declared:
+            lines.append(f"{bytes_text(declared)} {of} will be planned for it, as declared; nothing has been measured yet")
+    return lines
+
+
 def _device(device: Table) -> str:
     taken, total, foreign = (device.get(f"{key}_bytes") for key in ("reserved", "total", "foreign"))
     promised = "nothing" if not taken else bytes_text(taken)
     others = f", {bytes_text(foreign)} taken by other programs" if foreign else ""
-    fenced = "" if device.get("state") in (None, "ok") else f"; {device['state']}: nothing is placed on it"
-    return f"{device.get('id')}: {promised} of {bytes_text(total)} is promised to models{others}{fenced}"
+    lingering = device.get("lingering_bytes")
+    late = f", {bytes_text(lingering)} of processes that are gone not back yet" if lingering else ""
+    why = f" ({device['fence']})" if device.get("fence") else ""
+    fenced = "" if device.get("state") in (None, "ok") else f"; {device['state']}{why}: nothing is placed on it"
+    return f"{device.get('id')}: {promised} of {bytes_text(total)} is promised to models{others}{late}{fenced}"
 
 
 def _resident(other: Table) -> str:
@@ -146,7 +188,8 @@ def _resident(other: Table) -> str:
     else:
         doing = f", idle for {idle_s:.0f} s" if _is_number(idle_s) and idle_s > 0 else ""
     kept = ", kept loaded" if other.get("kept") else ""
-    return f"{other.get('model')} is {other.get('state')}{device}{doing}{kept}"
+    charged = f", {bytes_text(other['charged_bytes'])} charged" if other.get("charged_bytes") else ""
+    return f"{other.get('model')} is {other.get('state')}{device}{charged}{doing}{kept}"
 
 
 def _table(found: Table, key: str) -> Table:

@@ -426,6 +426,24 @@ class ProvisionPort(Protocol):
     def provisioned(self, version: Version, environment: str, artifacts: Mapping[str, str]) -> Provisioned: ...
 
 
+class PeakKey(NamedTuple):
+    """What a measurement of memory holds for."""
+
+    model: ModelName
+    digest: VersionDigest
+    device: str
+    """What it was measured on: cpu, or the name of a kind of card."""
+    parameters: str
+    """What beside the version decides how much it takes, as text."""
+
+
+class Peak(NamedTuple):
+    """The most that an instance is expected to take, of its device and of the host, as measured."""
+
+    device_bytes: int
+    memory_bytes: int
+
+
 class StorePort(Protocol):
     """The node's durable truth. Synchronous: every call is a few microseconds to milliseconds of SQLite.
 
@@ -467,3 +485,15 @@ class StorePort(Protocol):
 
     def set_counters(self, name: ModelName, *, loads: int, attempts: int) -> None:
         """Unlike the rest it may be lost with the machine's power for some moments, never with a process: starts of models wait for it."""
+
+    def peaks(self, name: ModelName) -> dict[PeakKey, Peak]:
+        """What was measured of the model's versions. They go with the version and with the model."""
+
+    def set_peak(self, key: PeakKey, peak: Peak | None) -> None:
+        """None forgets it. As durable as counters."""
+
+    def fences(self) -> dict[str, str]:
+        """Device -> why nothing may be placed on it, until an operator says otherwise."""
+
+    def set_fence(self, device: str, reason: str) -> None:
+        """An empty reason lifts it."""

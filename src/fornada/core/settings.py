@@ -58,7 +58,7 @@ class CpuSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[devices] cpu"""
 
     budget: str = ""
-    """Host memory for models; empty: what the cgroup allows, less the reserve."""
+    """Host memory for models; empty: what the machine and the cgroups around the node allow, less the reserve."""
 
 
 class DevicesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ class DevicesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reserve: str = "3%"
     """Kept back on every device for what nobody declared: a share in percent, or a size."""
     slack: str = "64MiB"
-    """Added to each model's declared or learned peak. On fake devices both are 0 unless set."""
+    """Added to what each instance is charged: its declared or learned peak, or what it holds. On fake devices both are 0 unless set."""
     fake: list[FakeDeviceSettings] = []
     """Devices for tests: cuda:0, cuda:1, ... after the real ones, with memory on paper."""
 

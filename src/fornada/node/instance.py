@@ -20,6 +20,7 @@ from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.node.idling import Idling
 from fornada.node.intake import Intake
 from fornada.node.launch import Place
+from fornada.node.ledger import Process
 from fornada.node.past import Past, crashed, describe_death, describe_end
 from fornada.node.provisioning import Provisioning
 from fornada.node.refusals import CUT_RETRY_S, cut_off, refusal
@@ -175,6 +176,12 @@ class Instance:
         self.idling.end()
         self._refuse_who_waits(Unavailable(self._site.handover.hands_off, retry_after_s=CUT_RETRY_S))
 
+    def struck(self, reason: str) -> None:
+        """Its device is at fault, or it was at fault there: its process is killed, and comes back where there is a place."""
+        if self.life.state in WITH_PROCESS:
+            self.tell(e.Faulted(reason))
+            self.wanted()
+
     async def outcome(self, deadline: Instant) -> e.Outcome:
         """The next announcement. Raises DeadlinePassed."""
         try:
@@ -289,12 +296,14 @@ class Instance:
         contained = partial(self._site.faults.contained, model=self.model, instance=runner.id)
         status = await runner.ended()
         self.past.last_line, self.past.died_of = "", describe_death(status, last_line="")
-        blameless, emptied = False, ""
+        blameless, emptied, short = False, "", status.over_memory and not status.with_host
         with contained("end"):
             blameless, emptied = self._account_for(runner, status)
         with contained("end devices"):
+            if self.process is not None:
+                self._site.ledger.ended(self, self.process)
             self._site.devices.ended(runner.id, now=self._site.now())
-        self.tell(e.Exited(self._site.now(), self.past.died_of, blameless))
+        self.tell(e.Exited(self._site.now(), self.past.died_of, blameless, over_memory=short))
         self.runner = None
         with contained("end wire"):
             runner.close()
@@ -302,6 +311,8 @@ class Instance:
 
     def _account_for(self, runner: Runner, status: ExitStatus) -> tuple[bool, str]:
         """What its end says about it: (whether it had nothing to do with it, what is to be removed of its host)."""
+        if status.over_memory and not status.with_host:
+            self.ran_short("")
         blameless = self.past.take_in(runner, status, booked_bytes=self.booked_bytes)
         self._site.zygotes.ended(runner.id)
         emptied = self._site.hosts.left(runner.id, well=not crashed(status))
@@ -354,6 +365,15 @@ class Instance:
         self.intake.open(runner.link, granted_ahead=runner.granted_ahead)
         self.idling.begin(runner)
         self._site.zygotes.ready(runner.id)
+        self._site.ledger.loaded(self)
+        self._site.tasks.start(self._weigh(), name=f"weigh {self.key}")
+
+    async def _weigh(self) -> None:
+        """What it takes is known now: the next one is placed by that."""
+        with self._site.faults.contained("weigh", model=self.model, instance=self.key):
+            await self._site.devices.look(now=self._site.now())
+            await self._site.ledger.weigh([self])
+            self._site.room.replan()
 
     # ---- node.intake.Decider
 
@@ -384,6 +404,7 @@ class Instance:
         self.progress = Step("loading", "")
         self._site.hosts.spawned(process.instance, pid=process.pid)
         self.runner = Runner(process, self, site=self._site, serving=serving, service_s=self.intake.service_s, device=device)
+        self._site.devices.started(process.instance, device, process.pid)
         self._site.tasks.start(self._watch(self.runner), name=f"watch {process.instance}")
 
     def give_back(self) -> None:
@@ -404,6 +425,13 @@ class Instance:
         if self.runner is not None:
             self.intake.freed(self.runner.link)
 
+    def ran_short(self, reason: str) -> str:
+        known = self._site.ledger.ran_short(self, reason)
+        return f"{reason} ({known})" if known else reason
+
+    def grow(self, count: int) -> str:
+        return self._site.room.may_grow(self, self._device, count)
+
     def hung_up(self) -> None:
         if self.life.state in WITH_PROCESS and self.life.state is not State.STOPPING:
             self.tell(e.Faulted("it closed its end of the wire"))
@@ -418,13 +446,18 @@ class Instance:
         return self._home.keeps(self)
 
     @property
-    def runner_id(self) -> str:
-        return self.runner.id if self.runner is not None else ""
+    def process(self) -> Process | None:
+        """As the ledger sees it."""
+        runner = self.runner
+        if runner is None:
+            return None
+        still = self.idling.parked
+        return Process(runner.id, runner.pid, runner.device, runner.host, runner.grown_bytes, runner.was_ready, still)
 
     @property
     def booked_bytes(self) -> int:
         """Device memory that its process holds; 0 on the cpu, where the kernel counts."""
-        return self._site.devices.booked(self.runner.id, self.runner.device) if self.runner is not None else 0
+        return self._site.devices.held(self.runner.id, self.runner.device) if self.runner is not None else 0
 
     @property
     def phase(self) -> Phase:

@@ -7,7 +7,7 @@ towards what the catalogue and the operators want (desired).
 import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,8 @@ from fornada.node.disk_use import removed
 from fornada.node.faults import Faults
 from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
+from fornada.node.ledger import Ledger
+from fornada.node.memory_use import Held, held_by
 from fornada.node.model import Model
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
@@ -36,6 +38,7 @@ from fornada.node.room import Room
 from fornada.node.scratch import ScratchWatch, folders
 from fornada.node.site import Site
 from fornada.node.tasks import Tasks
+from fornada.node.upkeep import Upkeep
 from fornada.node.zygotes import ZygotePort, Zygotes
 from fornada.telemetry import Telemetry
 
@@ -91,9 +94,11 @@ class Manager:
         inherited: Mapping[str, str] | None = None,
         zygotes: ZygotePort | None = None,
         node: Mapping[str, Any] | None = None,
+        measure: Callable[[int], Held] = held_by,
     ) -> None:
         """`allow_private` is [outbound] allow_private. `inherited` is the node's environment, of which runners see
-        node.launch.INHERITED_VARIABLES; without `zygotes` each of them is executed; `node` is run/node.json's object."""
+        node.launch.INHERITED_VARIABLES; without `zygotes` each of them is executed; `node` is run/node.json's object. `measure` is
+        node.memory_use's held_by."""
         loop = asyncio.get_running_loop()
         self._clock = clock
         self._now = clock.now
@@ -111,7 +116,8 @@ class Manager:
         packing = Bound(settings.packed_members, parse_size(settings.packed_memory))
         tasks = Tasks(telemetry.log)
         faults = Faults(telemetry.log, now=clock.now)
-        room = Room(devices, max_resident=settings.max_resident, now=clock.now, loop=loop)
+        ledger = Ledger(devices, store, log=telemetry.log, measure=measure)
+        room = Room(devices, ledger, max_resident=settings.max_resident, now=clock.now, loop=loop)
         self._site = Site(
             clock=clock,
             now=clock.now,
@@ -124,6 +130,7 @@ class Manager:
             settings=settings,
             wheel=Wheel(now=clock.now, loop=loop, faults=faults),
             room=room,
+            ledger=ledger,
             way_out=WayOut(policy=outbound(allow_private), telemetry=telemetry, tasks=tasks, loop=loop),
             hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
             zygotes=Zygotes(zygotes, settings=settings, inherited=inherited or {}, log=telemetry.log, now=clock.now),
@@ -136,6 +143,7 @@ class Manager:
             next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
             new_suffix=_suffix,
         )
+        self._upkeep = Upkeep(self._site)
         self._scratch_watch = ScratchWatch(
             scratch,
             watched=lambda: folders(self._instances()),
@@ -167,6 +175,7 @@ class Manager:
     async def start(self) -> None:
         """Adopts what a predecessor left, brings up what min_instances asks for, then accepts requests."""
         self._site.scratch.mkdir(parents=True, exist_ok=True)
+        self._upkeep.begin()
         left = list(self._site.scratch.iterdir())
         self._site.tasks.start(self._beat(), name="heartbeat")
         self._site.tasks.start(self._scratch_watch.run(), name="watch scratch")
@@ -176,6 +185,7 @@ class Manager:
         self._site.tasks.start(self._sweep([path for path in left if path.name not in living]), name="sweep scratch")
         for model in list(self._models.values()):
             model.settle()
+        self._site.tasks.start(self._upkeep.run(), name="upkeep")
         self._started = self._accepting = True
         self._site.telemetry.log.info("node.accepting", epoch=self._keeper.epoch, models=len(self._models))
 
@@ -320,9 +330,7 @@ class Manager:
         return views.device_views(self._site)
 
     def patch_device(self, device: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        self._site.devices.patch(device, change, now=self._now())
-        self._site.telemetry.log.info("device.changed", device=device, change=dict(change))
-        self._site.room.replan()
+        self._upkeep.changed(device, change)
         return next(view for view in self.devices() if view["id"] == device)
 
     def node(self) -> Mapping[str, Any]:
@@ -358,6 +366,7 @@ class Manager:
         self._leaving.discard(model)
         if model.name not in self._models:
             self._site.telemetry.forget(model.name)
+            self._site.ledger.forget_model(model.name)
 
     def _all(self) -> list[Model]:
         return [*self._models.values(), *self._leaving]

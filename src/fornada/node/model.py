@@ -124,6 +124,7 @@ class Model:
         self._keep_counters()
         for instance in self.instances.values():
             instance.reset()
+            self._site.ledger.forget(instance)
         self.keep_alive()
 
     def keep_alive(self) -> None:

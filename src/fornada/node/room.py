@@ -9,29 +9,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fornada.core.names import Instant, ModelName
+from fornada.core.names import Instant
 from fornada.core.policy.placement import CPU, Holding, Need, Phase, Plan, plan
+from fornada.core.resources import format_size
 from fornada.node.devices import Devices
+from fornada.node.ledger import Charged, Charges, Estimates, Ledger
 
 SOON_S = 0.005
 
 
-class Resident(Protocol):
+class Resident(Charged, Protocol):
     """What the room sees of an instance."""
 
     key: str
-    model: ModelName
     device_wish: str
-    device_bytes: int
-    memory_bytes: int
 
     @property
     def kept(self) -> bool:
         """Never a victim."""
-
-    @property
-    def runner_id(self) -> str:
-        """Under which its process books device memory."""
 
     @property
     def phase(self) -> Phase: ...
@@ -52,10 +47,15 @@ class Resident(Protocol):
     def evicted(self, reason: str) -> None: ...
 
 
+Holders = dict[str, list[tuple[Resident, Charges]]]
+"""By device."""
+
+
 @dataclass(slots=True)
 class _Held:
     resident: Resident
     device: str
+    promised: Estimates
 
 
 @dataclass(slots=True)
@@ -67,8 +67,11 @@ class _Waiting:
 class Room:
     """The one writer of reservations."""
 
-    def __init__(self, devices: Devices, *, max_resident: int, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, devices: Devices, ledger: Ledger, *, max_resident: int, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._devices = devices
+        self._ledger = ledger
         self._max_resident = max_resident
         self._now = now
         self._loop = loop
@@ -97,7 +100,7 @@ class Room:
 
     def claim(self, resident: Resident, device: str) -> None:
         """It is there already: adopted from a predecessor."""
-        self._held[resident.key] = _Held(resident, device)
+        self._held[resident.key] = _Held(resident, device, self._ledger.estimates(resident))
         self.replan()
 
     def release(self, resident: Resident) -> None:
@@ -126,13 +129,59 @@ class Room:
         held = self._held.get(resident.key)
         return held.device if held else ""
 
-    def reserved(self) -> dict[str, int]:
-        """Bytes given away, by device."""
-        reserved: dict[str, int] = {}
+    def holders(self) -> Holders:
+        """Who has a place, and what that is charged."""
+        holders: Holders = {}
         for held in self._held.values():
-            count = held.resident.memory_bytes if held.device == CPU else self._charge(held)
-            reserved[held.device] = reserved.get(held.device, 0) + count
-        return reserved
+            holders.setdefault(held.device, []).append((held.resident, self._of(held)))
+        return holders
+
+    def charged(self) -> dict[str, dict[str, int]]:
+        """Accelerator -> process -> bytes."""
+        return self._charged(self.holders())
+
+    def charges(self, resident: Resident) -> Charges | None:
+        """None: it has no place."""
+        held = self._held.get(resident.key)
+        return self._of(held) if held is not None else None
+
+    def charged_bytes(self, resident: Resident) -> int:
+        """Of its device, or of the host where that is it; 0 without a place."""
+        charges = self.charges(resident)
+        if charges is None:
+            return 0
+        return charges.memory.bytes if self.device_of(resident) == CPU else charges.device.bytes
+
+    def may_grow(self, resident: Resident, device: str, count: int) -> str:
+        """It is about to take so many bytes more of its device. Beyond its own charge it may have what nobody else was promised. Empty:
+        it may; else why not."""
+        process = resident.process
+        held = self._devices.held(process.id, device) if process is not None else 0
+        charges = self.charges(resident)
+        own = max(0, charges.device.bytes - held) if charges is not None else 0
+        if count <= own or device not in self._devices.accelerators:
+            return ""
+        free = max(0, own + self._spare_bytes(device))
+        if count <= free:
+            return ""
+        total = format_size(self._devices.total_bytes(device))
+        return f"{device} has {format_size(free)} free of {total}, {format_size(count)} were asked for"
+
+    def _of(self, held: _Held) -> Charges:
+        held.promised = self._ledger.standing(held.resident, held.promised)
+        return self._ledger.charges(held.resident, held.device, held.promised)
+
+    def _spare_bytes(self, device: str) -> int:
+        """Of an accelerator."""
+        holders = self.holders()
+        rooms = self._devices.rooms(charged=self._charged(holders), now=self._now())
+        room = next(room for room in rooms if room.id == device)
+        taken = sum(charges.device.bytes for _, charges in holders.get(device, ()))
+        return room.total_bytes - room.foreign_bytes - room.lingering_bytes - taken
+
+    def on(self, device: str) -> list[Resident]:
+        """Who has a place there."""
+        return [held.resident for held in self._held.values() if held.device == device]
 
     def residents(self) -> list[Resident]:
         return [held.resident for held in self._held.values()]
@@ -164,7 +213,9 @@ class Room:
             self.reasons = {}
             return
         now = self._now()
-        made = plan(list(self._needs()), list(self._holdings()), self._devices.rooms(now=now), max_resident=self._max_resident)
+        holders = self.holders()
+        rooms = self._devices.rooms(charged=self._charged(holders), now=now)
+        made = plan(list(self._needs()), list(_holdings(holders)), rooms, max_resident=self._max_resident)
         self._carry_out(made)
         self._arm(now)
 
@@ -174,7 +225,7 @@ class Room:
             self._waiting.pop(key).resident.never_fits(reason)
         for grant in made.grants:
             resident = self._waiting.pop(grant.key).resident
-            self._held[grant.key] = _Held(resident, grant.device)
+            self._held[grant.key] = _Held(resident, grant.device, self._ledger.estimates(resident))
             resident.granted(grant.device)
         for key in made.evict:
             if key in self._held:
@@ -192,24 +243,29 @@ class Room:
             resident = waiting.resident
             oldest = resident.oldest_waiting
             since = waiting.since if oldest is None else min(oldest, waiting.since)
-            yield Need(resident.key, resident.model, resident.device_wish, resident.device_bytes, resident.memory_bytes, since)
+            device, memory = self._ledger.needs(resident, self._devices.accelerators)
+            yield Need(resident.key, resident.model, resident.device_wish, device, memory, since)
 
-    def _holdings(self) -> Iterable[Holding]:
-        for key, held in self._held.items():
-            resident = held.resident
+    def _charged(self, holders: Holders) -> dict[str, dict[str, int]]:
+        """Device -> process -> bytes."""
+        return {
+            device: {process.id: charges.device.bytes for resident, charges in on if (process := resident.process) is not None}
+            for device, on in holders.items()
+        }
+
+
+def _holdings(holders: Holders) -> Iterable[Holding]:
+    for device, on in holders.items():
+        for resident, charges in on:
             yield Holding(
-                key=key,
+                key=resident.key,
                 model=resident.model,
-                device=held.device,
-                charge_bytes=self._charge(held),
+                device=device,
+                charge_bytes=charges.device.bytes,
                 phase=resident.phase,
                 last_used=resident.last_used,
                 oldest_waiting=resident.oldest_waiting,
                 served=resident.served_any,
                 kept=resident.kept,
+                memory_bytes=charges.memory.bytes,
             )
-
-    def _charge(self, held: _Held) -> int:
-        if held.device == CPU:
-            return 0
-        return max(held.resident.device_bytes, self._devices.booked(held.resident.runner_id, held.device))

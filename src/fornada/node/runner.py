@@ -42,6 +42,12 @@ class Owner(Protocol):
 
     def freed(self) -> None: ...
 
+    def ran_short(self, reason: str) -> str:
+        """Its memory ran out. The reason, with what was planned and what is needed."""
+
+    def grow(self, count: int) -> str:
+        """It is about to take so many bytes more of its device. Empty: it may; else why not."""
+
     def hung_up(self) -> None:
         """The process closed its end of the wire CLOSED_S ago and still lives."""
 
@@ -67,6 +73,7 @@ class Runner:
         self.heard = False
         """It has begun: its first word has come."""
         self._coming_up = True
+        self.was_ready = False
         self.over = False
         """The keeper has told its end."""
         self._orphans = 0
@@ -210,6 +217,7 @@ class Runner:
     def loaded(self, ready: dict[str, Any]) -> None:
         self._expect_coming_up("READY")
         self._coming_up = False
+        self.was_ready = True
         self.facts = {key: ready[key] for key in ("streaming", "tensors") if key in ready}
         self.facts |= {key: ready[key] for key in ("load_s", "warmup_s") if _is_duration(ready.get(key))}
         grown = ready.get("grown_bytes")
@@ -223,8 +231,10 @@ class Runner:
         self._expect_coming_up("FAILED")
         self._coming_up = False
         reason = str(failure.get("reason") or "it doesn't say why")[:TEXT_LONGEST]
-        kind = FailureKind.MEMORY if failure.get("kind") == "memory" else FailureKind.LOAD
-        self._owner.tell(LoadFailed(reason, kind))
+        if failure.get("kind") == "memory":
+            self._owner.tell(LoadFailed(self._owner.ran_short(reason), FailureKind.MEMORY))
+        else:
+            self._owner.tell(LoadFailed(reason))
 
     def asked(self, number: int, booking: dict[str, Any]) -> None:
         if self._site.handover.replaced:
@@ -235,8 +245,11 @@ class Runner:
         if booking.device != self.device:
             refusal = f"the instance runs on {self.device}, not on {booking.device}"
         else:
-            count, delay_s = booking.bytes, booking.release_delay_s
-            refusal = self._site.devices.book(self.id, booking.device, count, release_delay_s=delay_s, now=self._site.now())
+            refusal = self._owner.grow(booking.bytes) or self._site.devices.book(
+                self.id, booking.device, booking.bytes, release_delay_s=booking.release_delay_s, now=self._site.now()
+            )
+            if refusal:
+                self._site.ledger.refused(self.id, booking.bytes)
         self.link.booked(booking.number, refusal=refusal)
         self._site.room.replan()
 

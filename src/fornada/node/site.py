@@ -13,6 +13,7 @@ from fornada.node.devices import Devices
 from fornada.node.faults import Faults
 from fornada.node.handover import Handover
 from fornada.node.hosts import Hosts
+from fornada.node.ledger import Ledger
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
 from fornada.node.room import Room
@@ -37,6 +38,7 @@ class Site:
     settings: NodeSettings
     wheel: Wheel
     room: Room
+    ledger: Ledger
     way_out: WayOut
     hosts: Hosts
     zygotes: Zygotes

@@ -1,20 +1,20 @@
 """A model, its instances and its reasons as people see them."""
 
-from pathlib import Path
 from typing import Any
 
 from fornada.core.lifecycle.events import FailureKind
 from fornada.core.lifecycle.model import NEVER
 from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, State, outside
 from fornada.core.names import Instant
+from fornada.core.policy.placement import CPU
 from fornada.core.ports import ModelView
 from fornada.node.instance import Instance
+from fornada.node.ledger import words
+from fornada.node.memory_use import resident_bytes
 from fornada.node.model import Model
 from fornada.node.runner import Runner
 from fornada.node.site import Site
 from fornada.telemetry.times import rfc3339
-
-PAGE_BYTES = 4096
 
 
 def view(model: Model, site: Site) -> ModelView:
@@ -33,7 +33,7 @@ def view(model: Model, site: Site) -> ModelView:
         state=outside(current.state),
         why=summary(model, site),
         declared_bytes=declared_bytes(current),
-        peak_bytes=max(peak_bytes(instance) for instance in model.instances.values()),
+        peak_bytes=max(peak_bytes(instance, site) for instance in model.instances.values()),
         last_used=last_used(model, site),
         versions=[version_view(model, instance, site) for instance in model.instances.values()] + _unused_versions(model),
         instances=[instance_view(instance) for instance in instances],
@@ -79,6 +79,7 @@ def why(model: Model, site: Site) -> dict[str, Any]:
         },
         "loads": model.loads,
         "load_attempts": model.attempts,
+        "memory": memory(current, site),
         "residents": residents(site),
         "devices": device_views(site),
         "story": list(current.life.story),
@@ -234,9 +235,10 @@ def declared_bytes(instance: Instance) -> int:
     return instance.device_bytes or instance.memory_bytes
 
 
-def peak_bytes(instance: Instance) -> int:
-    """The most that a process of it has held on its device: booked, or host memory as the kernel counted it."""
-    return max(instance.past.peak_bytes, held_bytes(instance))
+def peak_bytes(instance: Instance, site: Site) -> int:
+    """The most that a process of it has held on its device, as it was measured: now or earlier, also before the node was restarted."""
+    learned = site.ledger.learned(instance)
+    return max(instance.past.peak_bytes, held_bytes(instance), learned.device_bytes if instance.device_bytes else learned.memory_bytes)
 
 
 def held_bytes(instance: Instance) -> int:
@@ -262,6 +264,7 @@ def residents(site: Site) -> list[dict[str, Any]]:
             "device": site.room.device_of(instance),
             "calls": instance.calls,
             "kept": instance.kept,
+            "charged_bytes": site.room.charged_bytes(instance),
             "idle_s": round(now - instance.last_used, 3) if not instance.calls and instance.state not in CLOSING else 0.0,
         }
         for instance in site.room.residents()
@@ -269,15 +272,34 @@ def residents(site: Site) -> list[dict[str, Any]]:
     ]
 
 
+def memory(instance: Instance, site: Site) -> dict[str, Any]:
+    """What it is charged where it has a place, or would be charged: why so much."""
+    device, host = site.ledger.estimates(instance)
+    estimates = {
+        kind: {"declared_bytes": estimate.declared_bytes, "learned_bytes": estimate.learned_bytes}
+        for kind, estimate in (("device", device), ("host", host))
+    }
+    charges = site.room.charges(instance)
+    if charges is None:
+        return {"device": "", "expected": estimates, "charged": None}
+    return {
+        "device": site.room.device_of(instance),
+        "expected": estimates,
+        "charged": {"device": words(charges.device), "host": words(charges.memory)},
+    }
+
+
 def device_views(site: Site) -> list[dict[str, Any]]:
-    runners = [instance.runner for instance in site.room.residents() if isinstance(instance, Instance)]
-    held = sum(map(resident_bytes, {runner.pid for runner in runners if runner is not None}))
-    return site.devices.views(reserved=site.room.reserved(), resident_bytes=held, now=site.now())
-
-
-def resident_bytes(pid: int) -> int:
-    """Of a process, by the pid that /proc knows; 0 once it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    except (OSError, ValueError, IndexError):
-        return 0
+    """Each with who holds what of it and why."""
+    holders = site.room.holders()
+    host = [(resident, charges.memory) for on in holders.values() for resident, charges in on]
+    found = []
+    for view in site.devices.views(charged=site.room.charged(), now=site.now()):
+        on = host if view["id"] == CPU else [(resident, charges.device) for resident, charges in holders.get(view["id"], ())]
+        listed = [
+            {"model": resident.model, "instance": process.id if (process := resident.process) else "", **words(charge)}
+            for resident, charge in on
+            if charge.bytes
+        ]
+        found.append({**view, "reserved_bytes": sum(charge.bytes for _, charge in on), "holders": listed})
+    return found

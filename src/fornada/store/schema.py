@@ -30,7 +30,20 @@ SERVING = """
 ALTER TABLE models ADD COLUMN serving TEXT;     -- the version that has taken the name; NULL where that is stable
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING)
+MEMORY = """
+CREATE TABLE peaks (
+    model TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    device TEXT NOT NULL,           -- what it was measured on: cpu, or the name of a kind of card
+    parameters TEXT NOT NULL,       -- what beside the version decides how much it takes
+    device_bytes INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,  -- of the host
+    PRIMARY KEY (model, digest, device, parameters)
+) STRICT;
+CREATE TABLE fences (device TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

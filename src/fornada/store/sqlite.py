@@ -12,7 +12,7 @@ import msgspec
 
 from fornada.core.errors import Conflict, DiskFull, InternalFault, ModelNotAllowed, UnknownModel
 from fornada.core.names import AccountId, ModelName, VersionDigest
-from fornada.core.ports import Entry, Version
+from fornada.core.ports import Entry, Peak, PeakKey, Version
 from fornada.core.specs import ModelSpec
 from fornada.store.late_sync import LateSync
 from fornada.store.schema import APPLICATION_ID, MIGRATIONS
@@ -90,6 +90,7 @@ class SqliteStore:
             self._db.execute("DELETE FROM versions WHERE model = ?", (name,))
             self._db.execute("DELETE FROM pins WHERE name = ?", (name,))
             self._db.execute("DELETE FROM counters WHERE name = ?", (name,))
+            self._db.execute("DELETE FROM peaks WHERE model = ?", (name,))
 
     def remove_version(self, name: ModelName, digest: VersionDigest) -> None:
         with self._transaction():
@@ -101,6 +102,7 @@ class SqliteStore:
             self._db.execute("UPDATE models SET canary = NULL, canary_share = 0 WHERE name = ? AND canary = ?", (name, digest))
             self._db.execute("UPDATE models SET serving = NULL WHERE name = ? AND serving = ?", (name, digest))
             self._db.execute("DELETE FROM versions WHERE model = ? AND digest = ?", (name, digest))
+            self._db.execute("DELETE FROM peaks WHERE model = ? AND digest = ?", (name, digest))
 
     def set_serving(self, name: ModelName, digest: VersionDigest) -> Entry:
         with self._transaction():
@@ -127,17 +129,32 @@ class SqliteStore:
             return (row[0], row[1]) if row else (0, 0)
 
     def set_counters(self, name: ModelName, *, loads: int, attempts: int) -> None:
-        # A start of a model comes by here, and a disk takes milliseconds. The kernel has it when this returns, which survives every
-        # process of ours; the disk has it a moment later, which is before most loads have got anywhere.
+        with self._quick_transaction():
+            self._db.execute("INSERT OR REPLACE INTO counters (name, loads, attempts) VALUES (?, ?, ?)", (name, loads, attempts))
+
+    def peaks(self, name: ModelName) -> dict[PeakKey, Peak]:
         with self._errors():
-            self._db.execute("PRAGMA synchronous = NORMAL")
-        try:
-            with self._transaction():
-                self._db.execute("INSERT OR REPLACE INTO counters (name, loads, attempts) VALUES (?, ?, ?)", (name, loads, attempts))
-        finally:
-            with self._errors():
-                self._db.execute("PRAGMA synchronous = FULL")
-        self._late.soon()
+            rows = self._db.execute(
+                "SELECT digest, device, parameters, device_bytes, memory_bytes FROM peaks WHERE model = ?", (name,)
+            ).fetchall()
+            return {PeakKey(name, VersionDigest(digest), device, how): Peak(*counts) for digest, device, how, *counts in rows}
+
+    def set_peak(self, key: PeakKey, peak: Peak | None) -> None:
+        with self._quick_transaction():
+            if peak is None:
+                self._db.execute("DELETE FROM peaks WHERE model = ? AND digest = ? AND device = ? AND parameters = ?", key)
+            else:
+                self._db.execute("INSERT OR REPLACE INTO peaks VALUES (?, ?, ?, ?, ?, ?)", (*key, *peak))
+
+    def fences(self) -> dict[str, str]:
+        with self._errors():
+            return dict(self._db.execute("SELECT device, reason FROM fences"))
+
+    def set_fence(self, device: str, reason: str) -> None:
+        with self._transaction():
+            self._db.execute("DELETE FROM fences WHERE device = ?", (device,))
+            if reason:
+                self._db.execute("INSERT INTO fences (device, reason) VALUES (?, ?)", (device, reason))
 
     # ---- rows
 
@@ -250,6 +267,20 @@ class SqliteStore:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    @contextlib.contextmanager
+    def _quick_transaction(self) -> Iterator[None]:
+        # A start of a model comes by here, and a disk takes milliseconds. The kernel has it when this returns, which survives every
+        # process of ours; the disk has it a moment later, which is before most loads have got anywhere.
+        with self._errors():
+            self._db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            with self._transaction():
+                yield
+        finally:
+            with self._errors():
+                self._db.execute("PRAGMA synchronous = FULL")
+        self._late.soon()
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ def devices(**fake):
 
 
 def used(devices, now=0.0):
-    return devices.views(reserved={}, resident_bytes=0, now=now)[1]["used_bytes"]
+    return devices.views(charged={}, now=now)[1]["used_bytes"]
 
 
 def book(devices, instance, gib, *, now=0.0, release_delay_s=0.0):
@@ -29,7 +29,7 @@ def test_a_booking_beyond_what_is_free_is_refused_with_both_numbers():
     fake = devices(foreign="1GiB")
     assert book(fake, "a", 5) == ""
     assert book(fake, "b", 3) == "cuda:0 has 2 GiB free of 8 GiB, 3 GiB were asked for"
-    assert (fake.booked("a", "cuda:0"), fake.booked("b", "cuda:0")) == (5 * GIB, 0)
+    assert (fake.held("a", "cuda:0"), fake.held("b", "cuda:0")) == (5 * GIB, 0)
 
 
 def test_what_was_booked_comes_back_when_the_process_is_gone_and_the_delay_is_over():
@@ -37,7 +37,7 @@ def test_what_was_booked_comes_back_when_the_process_is_gone_and_the_delay_is_ov
     book(fake, "a", 5)
     fake.ended("a", now=10.0)
     assert (used(fake, 12.9), fake.next_release(now=12.9)) == (5 * GIB, 13.0)
-    assert fake.rooms(now=12.9)[1].lingering_bytes == 5 * GIB
+    assert fake.rooms(charged={}, now=12.9)[1].lingering_bytes == 5 * GIB
     assert (used(fake, 13.0), fake.next_release(now=13.0)) == (0, float("inf"))
 
 
@@ -72,21 +72,21 @@ def test_a_frozen_device_gives_nothing_back_until_it_thaws():
 
 def test_clear_undoes_every_change():
     fake = devices(foreign="1GiB", release_delay_ms=5)
-    before = fake.views(reserved={}, resident_bytes=0, now=0.0)[1]
+    before = fake.views(charged={}, now=0.0)[1]
     fake.patch("cuda:0", {"foreign": "6GiB", "frozen": True, "release_delay_ms": 700, "xid": 79}, now=0.0)
-    changed = fake.views(reserved={}, resident_bytes=0, now=0.0)[1]
+    changed = fake.views(charged={}, now=0.0)[1]
     assert (changed["foreign_bytes"], changed["state"], changed["release_delay_ms"]) == (6 * GIB, "fenced", 700)
     fake.patch("cuda:0", {"clear": True}, now=0.0)
-    assert fake.views(reserved={}, resident_bytes=0, now=0.0)[1] == before
+    assert fake.views(charged={}, now=0.0)[1] == before
 
 
 def test_a_fault_of_the_card_fences_it_and_a_fault_of_a_program_does_not():
     fake = devices()
     fake.patch("cuda:0", {"xid": 31}, now=0.0)
-    assert not fake.rooms(now=0.0)[1].fenced
+    assert not fake.rooms(charged={}, now=0.0)[1].fenced
     fake.patch("cuda:0", {"xid": 79}, now=0.0)
-    assert fake.rooms(now=0.0)[1].fenced
-    assert book(fake, "a", 1) == "cuda:0 is fenced after XID 79"
+    assert fake.rooms(charged={}, now=0.0)[1].fenced
+    assert book(fake, "a", 1) == "cuda:0 is fenced after XID 79: it has fallen off the bus"
     fake.patch("cuda:0", {"unfence": True}, now=0.0)
     assert book(fake, "a", 1) == ""
 
@@ -97,10 +97,10 @@ def test_a_fault_of_the_card_fences_it_and_a_fault_of_a_program_does_not():
 )
 def test_a_change_that_makes_no_sense_is_refused_as_a_whole(change):
     fake = devices()
-    before = fake.views(reserved={}, resident_bytes=0, now=0.0)[1]
+    before = fake.views(charged={}, now=0.0)[1]
     with pytest.raises(BadRequest):
         fake.patch("cuda:0", {"foreign": 5, **change} if "foreign" not in change else change, now=0.0)
-    assert fake.views(reserved={}, resident_bytes=0, now=0.0)[1] == before
+    assert fake.views(charged={}, now=0.0)[1] == before
 
 
 def test_unknown_devices_and_the_cpu_take_no_changes():
@@ -120,9 +120,9 @@ def test_what_an_adopted_process_holds_is_counted():
 
 
 def test_a_reserve_holds_on_fake_devices_only_when_it_is_set():
-    assert devices().rooms(now=0.0)[1].total_bytes == 8 * GIB
+    assert devices().rooms(charged={}, now=0.0)[1].total_bytes == 8 * GIB
     fake = inventory(DevicesSettings(reserve="25%", fake=[FakeDeviceSettings()]))
-    assert fake.rooms(now=0.0)[1].total_bytes == 6 * GIB
+    assert fake.rooms(charged={}, now=0.0)[1].total_bytes == 6 * GIB
 
 
 def machine(root, *, total_kib=16 * 1024**2, cgroup="0::/\n", **files):
@@ -144,7 +144,7 @@ def test_the_tightest_cgroup_on_the_way_up_bounds_host_memory(tmp_path):
     host = machine(tmp_path, cgroup="0::/a/b\n", **{"a/b/memory.max": "max", "a/memory.max": str(3 * GIB), "a/memory.current": "7"})
     assert host.total_bytes == 3 * GIB
     assert cgroup_memory(tmp_path) == [(3 * GIB, 7)]
-    assert host.view(reserved_bytes=0, resident_bytes=5)["foreign_bytes"] == 2
+    assert host.view(now=0.0)["foreign_bytes"] == 7
 
 
 def test_the_older_kind_of_cgroup_is_understood_too(tmp_path):
@@ -161,5 +161,45 @@ def test_in_a_container_the_mount_is_the_own_cgroup(tmp_path):
 
 
 def test_this_machine_has_memory():
-    (cpu,) = inventory(DevicesSettings()).views(reserved={"cpu": 3}, resident_bytes=0, now=0.0)
-    assert cpu["total_bytes"] > 0 and cpu["reserved_bytes"] == 3
+    (cpu,) = inventory(DevicesSettings()).views(charged={}, now=0.0)
+    assert cpu["total_bytes"] > 0 and cpu["used_bytes"] == 0
+
+
+def test_host_memory_that_others_took_is_not_there_for_models(tmp_path):
+    """MemTotal 16 GiB, 8 of them available."""
+    host = machine(tmp_path, **{"memory.max": "max\n"})
+    assert host.room(now=0.0).foreign_bytes == 8 * GIB
+    host.measured(held_bytes=3 * GIB, overhead_bytes=0)
+    assert host.room(now=1.0).foreign_bytes == 5 * GIB, "what models hold is no foreigner's"
+
+
+def test_files_that_the_kernel_can_drop_take_nobody_s_room(tmp_path):
+    host = machine(
+        tmp_path,
+        cgroup="0::/a\n",
+        **{
+            "a/memory.max": str(4 * GIB),
+            "a/memory.current": str(3 * GIB),
+            "a/memory.stat": f"anon {GIB}\ninactive_file {GIB}\nactive_file {GIB}\n",
+        },
+    )
+    assert cgroup_memory(tmp_path) == [(4 * GIB, GIB)]
+    assert host.room(now=0.0).foreign_bytes == GIB
+
+
+def test_what_shared_processes_hold_beside_their_members_is_counted_within_a_budget_too(tmp_path):
+    machine(tmp_path)
+    host = Host(budget_bytes=2 * GIB, reserve_share=0.0, reserve_bytes=0, root=tmp_path)
+    host.measured(held_bytes=GIB, overhead_bytes=GIB // 4)
+    room = host.room(now=0.0)
+    assert (room.total_bytes, room.foreign_bytes) == (2 * GIB, GIB // 4)
+
+
+def test_bytes_that_don_t_come_back_are_planned_around_after_a_while():
+    fake = devices(release_delay_ms=60_000)
+    book(fake, "a", 5)
+    fake.ended("a", now=0.0)
+    early, late = (fake.rooms(charged={}, now=now)[1] for now in (1.0, 6.0))
+    assert (early.lingering_bytes, early.foreign_bytes) == (5 * GIB, 0)
+    assert (late.lingering_bytes, late.foreign_bytes) == (0, 5 * GIB)
+    assert (fake.next_release(now=1.0), fake.next_release(now=6.0)) == (5.0, 60.0)

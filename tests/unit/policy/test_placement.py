@@ -50,6 +50,21 @@ def test_who_needs_more_than_there_is_in_all_never_fits_and_is_told_both_numbers
     }
 
 
+def test_host_memory_counts_wherever_a_model_runs():
+    held = [Holding("a", "a", "cuda:0", GIB, Phase.IDLE, 1.0, None, True, False, memory_bytes=12 * GIB)]
+    made = plan([need("b", memory_gib=4), need("c", device="cuda", gib=1, memory_gib=4)], [], [HOST, CARD], max_resident=0)
+    assert made.grants == (Grant("b", CPU), Grant("c", "cuda:0"))
+    made = plan([need("b", memory_gib=5, since=5.0)], held, [HOST, CARD], max_resident=0)
+    assert (made.grants, made.evict) == ((), ("a",))
+    assert made.waits == {"b": "cpu has 4 GiB free of 5 GiB needed, 1 GiB are missing; waits for the end of a"}
+
+
+def test_a_younger_model_doesn_t_take_host_memory_that_an_older_one_waits_for():
+    held = [Holding("busy", "busy", CPU, 0, Phase.COMING, 1.0, None, True, False, memory_bytes=10 * GIB)]
+    made = plan([need("large", memory_gib=8, since=1.0), need("small", memory_gib=1, since=2.0)], held, [HOST], max_resident=0)
+    assert made.grants == ()
+
+
 def test_a_fenced_device_takes_nobody():
     made = plan([need("a", gib=1)], [], [HOST, replace(CARD, fenced=True)], max_resident=0)
     assert (made.grants, made.waits) == ((), {"a": "cuda:0: fenced after a fault"})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fornada.core.errors import Conflict, ModelNotAllowed, UnknownModel
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, ModelName, VersionDigest
-from fornada.core.ports import StorePort, Version
+from fornada.core.ports import Peak, PeakKey, StorePort, Version
 from fornada.core.specs import spec_from_table
 
 A = ModelName("@test/a")
@@ -180,6 +180,33 @@ class StoreConformance:
         again.set_pinned(B, pinned=False)
         again.set_counters(B, loads=8, attempts=0)
         assert (again.pins(), again.counters(B)) == ({A}, (8, 0))
+
+    def test_peaks_are_kept_and_go_with_their_version_and_their_model(self, open_store: Open) -> None:
+        store = open_store()
+        put(store, version(), version(digest=TWO), version(B))
+        keys = [PeakKey(A, ONE, "cpu", "threads=1"), PeakKey(A, TWO, "fake", "threads=1"), PeakKey(A, TWO, "fake", "threads=2")]
+        for number, key in enumerate(keys):
+            store.set_peak(key, Peak(number, 1 << 40))
+        store.set_peak(PeakKey(B, ONE, "cpu", ""), Peak(7, 8))
+        store.set_peak(keys[1], Peak(5, 6))
+        assert open_store().peaks(A) == {keys[0]: Peak(0, 1 << 40), keys[1]: Peak(5, 6), keys[2]: Peak(2, 1 << 40)}
+        store.set_peak(keys[2], None)
+        store.set_peak(keys[2], None)
+        store.remove_version(A, ONE)
+        assert open_store().peaks(A) == {keys[1]: Peak(5, 6)}
+        store.remove_model(A)
+        assert (open_store().peaks(A), open_store().peaks(B)) == ({}, {PeakKey(B, ONE, "cpu", ""): Peak(7, 8)})
+
+    def test_a_fence_stands_until_it_is_lifted(self, open_store: Open) -> None:
+        store = open_store()
+        assert store.fences() == {}
+        store.set_fence("cuda:0", "XID 48")
+        store.set_fence("cuda:1", "lost")
+        store.set_fence("cuda:0", "XID 79")
+        assert open_store().fences() == {"cuda:0": "XID 79", "cuda:1": "lost"}
+        store.set_fence("cuda:0", "")
+        store.set_fence("cuda:7", "")
+        assert open_store().fences() == {"cuda:1": "lost"}
 
     def test_entries_come_by_name(self, open_store: Open) -> None:
         store = open_store()

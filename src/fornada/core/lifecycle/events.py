@@ -170,6 +170,8 @@ class Exited:
     reason: str
     blameless: bool = False
     """Its process was shared, and ended while the instance did nothing."""
+    over_memory: bool = False
+    """It was ended because it held more memory than it may."""
 
 
 class Left(enum.Enum):

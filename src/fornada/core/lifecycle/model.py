@@ -119,6 +119,8 @@ class ModelLife:
     """Loads that failed in a row."""
     crashes: int = 0
     """Ends in a row of a ready process that had answered nothing."""
+    second_try: bool = True
+    """A load that runs out of memory is tried once more, by what the first has taught; not where somebody wants it gone meanwhile."""
     served: bool = False
     patience_s: float = 0.0
     """While it comes up: how long it may say nothing."""
@@ -154,7 +156,7 @@ def _step(life: ModelLife, event: Event) -> Next:
         case Unwanted():
             return _unwanted(life, event)
         case Reset():
-            clean = replace(life, failures=0, crashes=0)
+            clean = replace(life, failures=0, crashes=0, second_try=True)
             return _to(clean, State.STOPPED) if life.state is State.FAILED else _to(clean)
         case Built() | Fetched() | ProvisionFailed() | ProvisionCancelled():
             return _provisioned(life, event)
@@ -197,7 +199,7 @@ def _step(life: ModelLife, event: Event) -> Next:
 def _wanted(life: ModelLife, event: Wanted) -> Next:
     match life.state:
         case State.REGISTERED | State.STOPPED:
-            return _start(life, Wish.RUNNING)
+            return _start(replace(life, second_try=True), Wish.RUNNING)
         case State.FAILED:
             if event.now >= life.failure.retry_at:
                 return _start(life, Wish.RUNNING)
@@ -215,7 +217,7 @@ def _wanted(life: ModelLife, event: Wanted) -> Next:
 
 
 def _unwanted(life: ModelLife, event: Unwanted) -> Next:
-    life = replace(life, wish=Wish.NOTHING)
+    life = replace(life, wish=Wish.NOTHING, second_try=False)
     until = Instant(event.now + event.grace_s)
     match life.state:
         case State.REGISTERED | State.STOPPED:
@@ -297,7 +299,7 @@ def _told(life: ModelLife, event: Progressed | Loaded | LoadFailed) -> Next:
         case Progressed():
             return _coming_up(life, State.WARMING if event.warming else State.LOADING)
         case Loaded():
-            ready = replace(life, failures=0)
+            ready = replace(life, failures=0, second_try=True)
             return _to(ready, State.READY, ClearTimer(), OpenToWork(), Announce(Outcome.READY))
         case LoadFailed():
             failing = replace(life, ending=Failure(event.kind, event.reason), stage=Stage.ASKED)
@@ -344,7 +346,9 @@ def _exited(life: ModelLife, event: Exited) -> Next:
             return over, told
         begun, more = _start(over, Wish.RUNNING)  # its own load hadn't begun
         return begun, (*told, *more)
-    kind = FailureKind.LOAD if life.state in COMING_UP else FailureKind.CRASH
+    kind = FailureKind.CRASH
+    if life.state in COMING_UP:
+        kind = FailureKind.MEMORY if event.over_memory else FailureKind.LOAD
     return _ended(life, Failure(kind, event.reason, event.now), ClearTimer(), *_closing(life, Cut.DIED), Release())
 
 
@@ -409,6 +413,9 @@ def _ended(life: ModelLife, failure: Failure = Failure(), *commands: Command) ->
             failure = replace(failure, retry_at=Instant(failure.at + wait_s))
             state = State.FAILED if wait_s else State.STOPPED
             over, outcome = replace(over, state=state, crashes=crashes, failure=failure), Outcome.CRASHED
+        case FailureKind.MEMORY if life.second_try:
+            begun, more = _start(replace(over, state=State.STOPPED, failure=failure, second_try=False), Wish.RUNNING)
+            return begun, (*commands, *more)
         case _:
             failures = life.failures + 1
             wait_s = after_failures(failures, first_s=life.terms.backoff_s)

@@ -5,7 +5,8 @@ that the older one is waiting for, so nobody starves behind a stream of small mo
 idle ones; where they don't suffice, busy ones are drained. A model that was just brought in serves before it may go again,
 and never goes for a wish that is younger than its own oldest waiting request: two models with steady traffic take turns.
 
-Choosing by value (rate, cost of coming back) and learned peaks are issue D's; they replace `_order` and the charges.
+What each of them takes, of its device and of the host, are charges of core.policy.charges. Choosing by value (rate, cost of coming
+back) replaces `_order`.
 """
 
 import enum
@@ -37,7 +38,7 @@ class Holding:
     model: ModelName
     device: str
     charge_bytes: int
-    """Of its device: declared or booked, whichever is more."""
+    """Of its device, where that isn't the cpu."""
     phase: Phase
     last_used: Instant
     oldest_waiting: Instant | None
@@ -46,6 +47,8 @@ class Holding:
     """It has answered a request since it was ready."""
     kept: bool
     """Pinned, or wanted by min_instances: never a victim."""
+    memory_bytes: int = 0
+    """Charged of the host's memory, wherever it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,9 @@ class Need:
     device: str
     """auto | cpu | cuda | cuda:N, as the spec says."""
     device_bytes: int
+    """Of the device, where that isn't the cpu."""
     memory_bytes: int
+    """Of the host's memory, wherever it runs."""
     since: Instant
 
 
@@ -153,6 +158,7 @@ class _Room:
         self._going = {holding.key for holding in holdings if holding.phase is Phase.CLOSING}
         self._max = max_resident
         self._devices = {device.id: device for device in devices}
+        self._host = self._devices.get(CPU)
         self._granted: set[ModelName] = set()
         self._claimed: set[ModelName] = set()
         """By older needs that wait on."""
@@ -163,27 +169,25 @@ class _Room:
         return [holding for holding in self._held if holding.key not in self._going and _may_go(holding, need)]
 
     def free_now(self, device: DeviceRoom) -> int:
-        held = sum(holding.charge_bytes for holding in self._held if holding.device == device.id)
-        return device.total_bytes - device.foreign_bytes - device.lingering_bytes - held - self._taken_bytes(device.id)
+        return self._free(device, self._held) - device.lingering_bytes
 
     def fits_now(self, need: Need, device: DeviceRoom) -> bool:
-        return self._slot_now(need.model) and self._bytes_suffice(need, device, self.free_now(device))
+        return self._slot_now(need.model) and not any(missing > 0 for _, missing, _ in self._missing_now(need, device))
 
     def fits_then(self, need: Need, device: DeviceRoom, without: Iterable[Holding] = ()) -> bool:
         gone = self._going | {holding.key for holding in without}
         staying = [holding for holding in self._held if holding.key not in gone]
-        held = sum(holding.charge_bytes for holding in staying if holding.device == device.id)
-        free = device.total_bytes - device.foreign_bytes - held - self._taken_bytes(device.id)
         models = {holding.model for holding in staying} | self._granted | self._claimed
-        return self._slot(models, need.model) and self._bytes_suffice(need, device, free)
+        wants = self._wants(need, device)
+        return self._slot(models, need.model) and all(count <= self._free(where, staying) for where, count in wants)
 
     def grant(self, need: Need, device: str) -> None:
         self._granted.add(need.model)
-        self._taken.append((device, need.device_bytes))
+        self._take(need, device)
 
     def claim(self, need: Need, device: str) -> None:
         self._claimed.add(need.model)
-        self._taken.append((device, need.device_bytes))
+        self._take(need, device)
 
     def close(self, victims: Iterable[Holding]) -> None:
         self._going |= {victim.key for victim in victims}
@@ -193,10 +197,10 @@ class _Room:
         parts = []
         if not self._slot_now(need.model):
             parts.append(f"{self._max} of {self._max} resident models (max_resident)")
-        free = max(0, self.free_now(device))
-        if not self._bytes_suffice(need, device, free):
-            missing = format_size(need.device_bytes - free)
-            parts.append(f"{device.id} has {format_size(free)} free of {format_size(need.device_bytes)} needed, {missing} are missing")
+        for where, missing, needed in self._missing_now(need, device):
+            if missing > 0:
+                free = format_size(needed - missing)
+                parts.append(f"{where} has {free} free of {format_size(needed)} needed, {format_size(missing)} are missing")
         if going:
             parts.append(f"waits for the end of {', '.join(going)}")
         return "; ".join(parts) or "waits for older wishes"
@@ -211,11 +215,28 @@ class _Room:
     def _slot(self, models: set[ModelName], model: ModelName) -> bool:
         return not self._max or model in models or len(models) < self._max
 
-    def _bytes_suffice(self, need: Need, device: DeviceRoom, free: int) -> bool:
-        return device.id == CPU or need.device_bytes == 0 or need.device_bytes <= free
+    def _wants(self, need: Need, device: DeviceRoom) -> list[tuple[DeviceRoom, int]]:
+        """Where bytes must be free for the need to live on `device`, and how many."""
+        wants = [(self._host, need.memory_bytes)] if self._host is not None and need.memory_bytes else []
+        return wants if device.id == CPU or not need.device_bytes else [*wants, (device, need.device_bytes)]
 
-    def _taken_bytes(self, device: str) -> int:
-        return sum(count for where, count in self._taken if where == device)
+    def _missing_now(self, need: Need, device: DeviceRoom) -> list[tuple[str, int, int]]:
+        """(device, bytes missing, bytes needed) of each."""
+        return [(where.id, count - max(0, self.free_now(where)), count) for where, count in self._wants(need, device)]
+
+    def _free(self, device: DeviceRoom, held: Iterable[Holding]) -> int:
+        """Bytes of a device that these holdings, others and what this plan has given away leave."""
+        if device.id == CPU:
+            charged = sum(holding.memory_bytes for holding in held)
+        else:
+            charged = sum(holding.charge_bytes for holding in held if holding.device == device.id)
+        taken = sum(count for where, count in self._taken if where == device.id)
+        return device.total_bytes - device.foreign_bytes - charged - taken
+
+    def _take(self, need: Need, device: str) -> None:
+        self._taken.append((CPU, need.memory_bytes))
+        if device != CPU:
+            self._taken.append((device, need.device_bytes))
 
 
 def _may_go(holding: Holding, need: Need) -> bool:

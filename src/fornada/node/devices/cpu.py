@@ -1,11 +1,17 @@
-"""Host memory: what the machine has, within what the node's own cgroup allows."""
+"""Host memory: what the machine has, within what the node's own cgroup and those above it allow."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from fornada.core.names import Instant
 from fornada.core.policy.placement import CPU, DeviceRoom
 
 UNLIMITED = 1 << 60
 """What cgroup v1 says for "no limit" is near 2^63."""
+FRESH_S = 0.25
+"""How long a reading holds."""
+BEFORE = Instant(float("-inf"))
 
 
 class Host:
@@ -17,31 +23,50 @@ class Host:
     def __init__(self, *, budget_bytes: int, reserve_share: float, reserve_bytes: int, root: Path = Path("/")) -> None:
         """`budget_bytes` 0: what the cgroup allows, less the reserve (a share of it, or a number of bytes)."""
         self._root = root
-        self._machine = memory_info(root)["MemTotal"]
-        allowed = min([self._machine, *(limit for limit, _ in cgroup_memory(root))])
-        self.total_bytes = budget_bytes or max(0, allowed - int(allowed * reserve_share) - reserve_bytes)
+        machine = memory_info(root)["MemTotal"]
+        allowed = min([machine, *(limit for limit, _ in cgroup_memory(root))])
+        self._reserve = 0 if budget_bytes else int(allowed * reserve_share) + reserve_bytes
+        self.total_bytes = budget_bytes or max(0, allowed - self._reserve)
+        self._held = 0
+        self._overhead = 0
+        self._foreign = 0
+        self._read_at = BEFORE
 
-    def room(self) -> DeviceRoom:
-        return DeviceRoom(CPU, self.total_bytes)
+    def measured(self, *, held_bytes: int, overhead_bytes: int) -> None:
+        """What instances hold, and what the node's own processes for them do: of processes that instances share, say."""
+        self._held, self._overhead = held_bytes, overhead_bytes
+        self._read_at = BEFORE
 
-    def view(self, *, reserved_bytes: int, resident_bytes: int) -> dict[str, object]:
-        """`resident_bytes` is what the runners hold; the rest of what is in use is somebody else's."""
+    def room(self, *, now: Instant) -> DeviceRoom:
+        self._look(now)
+        return DeviceRoom(CPU, self.total_bytes, self._foreign)
+
+    def view(self, *, now: Instant) -> dict[str, Any]:
+        """`used_bytes` is what instances hold. What others hold counts as far as it takes from what is there for models."""
+        self._look(now)
         return {
             "id": CPU,
             "total_bytes": self.total_bytes,
-            "reserved_bytes": reserved_bytes,
-            "used_bytes": resident_bytes,
-            "foreign_bytes": max(0, self._in_use() - resident_bytes),
+            "used_bytes": self._held,
+            "foreign_bytes": self._foreign,
+            "lingering_bytes": 0,
             "state": "ok",
             "kind": self.kind,
         }
 
-    def _in_use(self) -> int:
-        used = [used for limit, used in cgroup_memory(self._root) if limit < self._machine]
-        if used:
-            return used[0]
-        info = memory_info(self._root)
-        return info["MemTotal"] - info.get("MemAvailable", info["MemTotal"])
+    def _look(self, now: Instant) -> None:
+        if now < self._read_at + FRESH_S:
+            return
+        self._read_at = now
+        growth = max(0, available_bytes(self._root) - self._reserve)
+        self._foreign = max(self._overhead, self.total_bytes - (self._held + growth), 0)
+
+
+def available_bytes(root: Path) -> int:
+    """By how much processes here may grow before the kernel has to end one: of the machine, and of every cgroup on the way up."""
+    info = memory_info(root)
+    machine = info.get("MemAvailable", info["MemTotal"])
+    return min([machine, *(max(0, limit - used) for limit, used in cgroup_memory(root))])
 
 
 def memory_info(root: Path) -> dict[str, int]:
@@ -56,32 +81,49 @@ def memory_info(root: Path) -> dict[str, int]:
 
 
 def cgroup_memory(root: Path) -> list[tuple[int, int]]:
-    """(limit, bytes in use) of the own memory cgroup and of those above it that set a limit, the innermost first."""
+    """(limit, bytes in use) of the own memory cgroup and of those above it that set a limit, the innermost first. In use is what the
+    kernel can't take back: files that it has read count in a cgroup, and go when somebody needs their memory."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    found = []
+    found: list[tuple[int, int]] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            found += _limits(root / "sys/fs/cgroup", path, "memory.max", "memory.current")
+            for place in _upwards(root / "sys/fs/cgroup", path):
+                found += _bound(place, "memory.max", "memory.current", ("inactive_file", "active_file"))
         elif "memory" in controllers.split(","):
-            found += _limits(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes")
+            for place in _upwards(root / "sys/fs/cgroup/memory", path):
+                cache = ("total_inactive_file", "total_active_file")
+                found += _bound(place, "memory.limit_in_bytes", "memory.usage_in_bytes", cache)
     return found
 
 
-def _limits(mount: Path, path: str, limit_name: str, used_name: str) -> list[tuple[int, int]]:
+def _upwards(mount: Path, path: str) -> Iterator[Path]:
     # In a container the path may be the host's, which isn't mounted here: then the mount itself is the own cgroup.
     folder = mount / path.strip("/")
-    found = []
     for place in [folder, *folder.parents]:
-        limit, used = _number(place / limit_name), _number(place / used_name)
-        if limit is not None and limit < UNLIMITED:
-            found.append((limit, used or 0))
+        yield place
         if place == mount:
-            break
-    return found
+            return
+
+
+def _bound(place: Path, limit_name: str, used_name: str, cache: tuple[str, ...]) -> list[tuple[int, int]]:
+    limit = _number(place / limit_name)
+    if limit is None or limit >= UNLIMITED:
+        return []
+    used = _number(place / used_name) or 0
+    return [(limit, max(0, used - sum(_statistics(place / "memory.stat").get(name, 0) for name in cache)))]
+
+
+def _statistics(path: Path) -> dict[str, int]:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = [line.split() for line in lines]
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def _number(path: Path) -> int | None:

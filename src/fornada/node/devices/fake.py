@@ -13,13 +13,12 @@ from fornada.core.errors import BadRequest
 from fornada.core.names import Instant
 from fornada.core.policy.placement import DeviceRoom
 from fornada.core.resources import format_size, parse_size
+from fornada.node.devices.cuda import FOREVER, RETURN_S
+from fornada.node.devices.faults import describe, is_the_programs
 
 LONGEST_DELAY_MS = 86_400_000
 """A day."""
-APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-"""Faults of a program, after which a card goes on working: the list that NVIDIA's Kubernetes device plugin ignores."""
 PATCHES = "foreign, frozen, release_delay_ms, xid, clear, unfence"
-FOREVER = Instant(float("inf"))
 DELAYS_MOST = 64
 """Different release delays that one instance may ask for: each is a record of its own."""
 
@@ -33,12 +32,16 @@ class Booking:
     release_delay_s: float
     free_at: Instant = FOREVER
     ended: bool = False
+    believed_until: Instant = FOREVER
+    """After its end: it is expected to come back until then, and counts as somebody else's afterwards."""
 
 
 class FakeDevice:
     """One fake device. `now` is an argument wherever time matters."""
 
     kind = "fake"
+    make = "fake"
+    """Peaks that were measured on one fake device hold for all."""
 
     def __init__(self, id: str, *, total_bytes: int, foreign_bytes: int, release_delay_s: float, reserve_bytes: int = 0) -> None:
         self.id = id
@@ -48,14 +51,15 @@ class FakeDevice:
         self._foreign = foreign_bytes
         self._release_delay_s = release_delay_s
         self._frozen = False
-        self._fenced = False
-        self._xid = 0
+        self.fence = ""
+        """Why nothing may be placed on it; empty: it may."""
+        self._faults: list[int] = []
         self._bookings: list[Booking] = []
 
     def book(self, instance: str, count: int, *, release_delay_s: float, now: Instant) -> str:
         """Empty if the bytes are the instance's now, else why not, with both numbers."""
-        if self._fenced:
-            return f"{self.id} is fenced after XID {self._xid}"
+        if self.fence:
+            return f"{self.id} is fenced after {self.fence}"
         free = self._total - self._foreign - self._counted(now)
         if count > free:
             return f"{self.id} has {format_size(max(0, free))} free of {format_size(self._total)}, {format_size(count)} were asked for"
@@ -78,30 +82,50 @@ class FakeDevice:
         for booking in self._bookings:
             if booking.instance == instance and not booking.ended:
                 booking.ended = True
+                booking.believed_until = Instant(now + RETURN_S)
                 booking.free_at = FOREVER if self._frozen else self._back_at(booking, now)
 
-    def booked(self, instance: str) -> int:
+    def started(self, instance: str, pid: int) -> None:
+        """Nothing to know: it books."""
+
+    def held(self, instance: str) -> int:
         """Bytes that the living instance holds."""
         return sum(booking.count for booking in self._bookings if booking.instance == instance and not booking.ended)
 
-    def room(self, *, now: Instant) -> DeviceRoom:
+    def faults(self) -> list[int]:
+        """XIDs since the last call."""
+        told, self._faults = self._faults, []
+        return told
+
+    @property
+    def total_bytes(self) -> int:
+        """What it has for models."""
+        return self._total - self._reserve
+
+    def room(self, *, charged: Mapping[str, int], now: Instant) -> DeviceRoom:
         self._counted(now)
-        lingering = sum(booking.count for booking in self._bookings if booking.ended)
-        return DeviceRoom(self.id, self._total - self._reserve, self._foreign, lingering, self._fenced)
+        lingering = self._lingering()
+        stuck = sum(booking.count for booking in self._bookings if booking.ended and booking.believed_until <= now)
+        return DeviceRoom(self.id, self.total_bytes, self._foreign + stuck, lingering - stuck, bool(self.fence))
+
+    def _lingering(self) -> int:
+        return sum(booking.count for booking in self._bookings if booking.ended)
 
     def next_release(self, *, now: Instant) -> Instant:
-        """When bytes come back next; FOREVER if none are on their way."""
+        """When bytes come back next, or aren't believed to any more; FOREVER if none are on their way."""
         self._counted(now)
-        return min((booking.free_at for booking in self._bookings), default=FOREVER)
+        ended = [booking for booking in self._bookings if booking.ended]
+        return min((at for booking in ended for at in (booking.free_at, booking.believed_until) if at > now), default=FOREVER)
 
-    def view(self, *, reserved_bytes: int, now: Instant) -> dict[str, Any]:
+    def view(self, *, charged: Mapping[str, int], now: Instant) -> dict[str, Any]:
         return {
             "id": self.id,
             "total_bytes": self._total,
-            "reserved_bytes": reserved_bytes,
             "used_bytes": self._counted(now),
             "foreign_bytes": self._foreign,
-            "state": "fenced" if self._fenced else "ok",
+            "lingering_bytes": self._lingering(),
+            "state": "fenced" if self.fence else "ok",
+            "fence": self.fence,
             "kind": self.kind,
             "frozen": self._frozen,
             "release_delay_ms": self._release_delay_s * 1000,
@@ -114,7 +138,7 @@ class FakeDevice:
         if change.get("clear"):
             self._foreign, self._release_delay_s = self._configured
             self._freeze(False, now)
-            self._fenced, self._xid = False, 0
+            self.fence = ""
         if "foreign" in change:
             self._foreign = parse_size(change["foreign"])
         if "release_delay_ms" in change:
@@ -122,10 +146,12 @@ class FakeDevice:
         if "frozen" in change:
             self._freeze(change["frozen"], now)
         if "xid" in change:
-            self._xid = change["xid"]
-            self._fenced = self._fenced or self._xid not in APPLICATION_XIDS
+            xid = change["xid"]
+            self._faults.append(xid)
+            if not is_the_programs(xid):
+                self.fence = self.fence or describe(xid)
         if change.get("unfence"):
-            self._fenced, self._xid = False, 0
+            self.fence = ""
 
     def _check(self, key: str, value: Any) -> None:
         match key:

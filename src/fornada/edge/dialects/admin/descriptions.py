@@ -67,15 +67,37 @@ DEPLOYED = _object({"name": _TEXT, "version": _TEXT, "state": {"enum": _STATES}}
 REMOVED = _object({"name": _TEXT, "removed": {"const": True}})
 PRUNED = _object({"removed": {"type": "object", "additionalProperties": _COUNT}, "freed_bytes": _COUNT})
 STATUS = _object({"status": _TEXT})
+_HOLDER = _object(
+    {
+        "model": _TEXT,
+        "instance": _TEXT,
+        "bytes": _COUNT,
+        "because": {"enum": ["declared", "learned", "live"], "description": "What the charge rests on"},
+        "declared_bytes": _COUNT,
+        "learned_bytes": _COUNT,
+        "live_bytes": _COUNT,
+        "slack_bytes": _COUNT,
+    }
+)
 DEVICE = _object(
     {
         "id": _TEXT,
         "total_bytes": _COUNT,
         "reserved_bytes": _COUNT,
         "used_bytes": _COUNT,
-        "foreign_bytes": _COUNT,
+        "foreign_bytes": {"type": "integer", "minimum": 0, "description": "Held by others than models"},
+        "lingering_bytes": {"type": "integer", "minimum": 0, "description": "Of processes that are gone, not yet given back"},
         "state": {"enum": ["ok", "fenced"]},
-    }
+        "fence": {"type": "string", "description": "Why it is fenced"},
+        "kind": {"enum": ["cpu", "cuda", "fake"]},
+        "holders": {"type": "array", "items": _HOLDER, "description": "Who is charged for what of it; reserved_bytes is their sum"},
+        "energy_j": {"type": ["number", "null"], "description": "Of a real card whose driver tells: joules since the driver was loaded"},
+    },
+    "lingering_bytes",
+    "fence",
+    "kind",
+    "holders",
+    "energy_j",
 )
 DEVICES = _object({"devices": {"type": "array", "items": DEVICE}})
 _SIZE: Object = {"type": ["string", "integer"], "description": "Bytes, or e.g. 512MiB"}

@@ -1,0 +1,90 @@
+"""Keeps the book true: reads what instances and devices hold every few seconds, hears of devices' faults and says whom they concern."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fornada.core.errors import FornadaError
+from fornada.core.names import Instant
+from fornada.core.policy.placement import Phase
+from fornada.node.devices.faults import describe, is_the_programs
+from fornada.node.instance import Instance
+from fornada.node.site import Site
+
+LOOK_S = 2.0
+"""Between two readings: what is wrong in the book is right again after twice that."""
+
+
+class Upkeep:
+    """Of one node."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: dict[str, str] = {}
+        """Fences as the store has them."""
+
+    def begin(self) -> None:
+        """Before anybody is placed: a fence that a predecessor had put up still stands."""
+        self._known = self._site.store.fences()
+        for device, reason in self._known.items():
+            self._site.devices.fence(device, reason)
+
+    async def run(self) -> None:
+        while True:
+            with self._site.faults.contained("upkeep"):
+                await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        site = self._site
+        await site.devices.look(now=site.now())
+        self.hear()
+        await site.ledger.weigh(site.room.residents())
+        site.ledger.sum_up(site.room.residents())
+        if site.room.anybody_waits:
+            site.room.replan()
+
+    def changed(self, device: str, change: Mapping[str, Any]) -> None:
+        """An operator changes a device. Raises BadRequest."""
+        self._site.devices.patch(device, change, now=self._site.now())
+        self._site.telemetry.log.info("device.changed", device=device, change=dict(change))
+        self.hear()
+        self._site.room.replan()
+
+    def hear(self) -> None:
+        """Carries out what devices tell of faults."""
+        for device, xids in self._site.devices.faults().items():
+            on = [instance for instance in self._site.room.on(device) if isinstance(instance, Instance)]
+            for xid in xids:
+                self._site.telemetry.log.error("device.fault", device=device, xid=xid, what=describe(xid))
+                for instance in concerned(on, xid):
+                    instance.struck(f"{device} told {describe(xid)}")
+        self._remember_fences()
+
+    def _remember_fences(self) -> None:
+        fences = self._site.devices.fences()
+        for device in {*fences, *self._known}:
+            reason = fences.get(device, "")
+            if reason == self._known.get(device, ""):
+                continue
+            if reason:
+                self._site.telemetry.log.error("device.fenced", device=device, reason=reason)
+            else:
+                self._site.telemetry.log.info("device.unfenced", device=device)
+            try:
+                self._site.store.set_fence(device, reason)
+            except FornadaError as error:
+                self._site.telemetry.log.warning("device.fence_lost", device=device, reason=error.message)
+        self._known = fences
+
+
+def concerned(on: Sequence[Instance], xid: int) -> list[Instance]:
+    """Who on the device has to go: everybody where the card is to blame. A program's fault is one program's; the driver doesn't say
+    whose, so it is laid at the door of who works on the device, or has done so last."""
+    if not is_the_programs(xid) or not on:
+        return list(on)
+    return [max(on, key=_suspicion)]
+
+
+def _suspicion(instance: Instance) -> tuple[bool, Instant]:
+    return instance.phase is Phase.BUSY, instance.last_used

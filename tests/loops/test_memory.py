@@ -1,0 +1,206 @@
+"""The ledger: what models are charged, what is learned of them, and what comes of a shortage."""
+
+import asyncio
+
+import pytest
+
+from fornada.core.errors import NeverFits, OutOfDeviceMemory
+from fornada.core.names import ModelName
+from fornada.core.settings import FakeDeviceSettings
+from fornada.node.memory_use import Held
+from tests.loops.fake_runner import Behaviour
+from tests.loops.virtual import virtual
+from tests.loops.world import World
+
+A, B = ModelName("@test/a"), ModelName("@test/b")
+MIB = 1024**2
+GIB = 1024**3
+CARD = [FakeDeviceSettings(total="1000MiB")]
+
+
+def on_card(mib):
+    return {"device": "cuda", "device_memory": f"{mib}MiB"}
+
+
+def charged(world, device="cuda:0"):
+    """Model -> (MiB, why)"""
+    view = next(view for view in world.node.devices() if view["id"] == device)
+    assert view["reserved_bytes"] == sum(holder["bytes"] for holder in view["holders"])
+    return {holder["model"]: (holder["bytes"] // MIB, holder["because"]) for holder in view["holders"]}
+
+
+@virtual
+async def test_what_is_declared_is_charged_before_the_first_byte_and_what_was_measured_after_it():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=50 * MIB, load_s=5.0), resources=on_card(900))
+        caller = world.ask(echo=1)
+        await asyncio.sleep(0.005)
+        assert charged(world) == {A: (900, "declared")}
+        await caller.result()
+        assert charged(world) == {A: (50, "learned")}
+        await world.node.unload(A, grace_s=None)
+        assert charged(world) == {}
+        assert world.node.why(A)["memory"]["expected"]["device"] == {"declared_bytes": 900 * MIB, "learned_bytes": 50 * MIB}
+
+
+@virtual
+async def test_a_shortage_teaches_evicts_and_the_second_try_is_the_caller_s_answer():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=600 * MIB), resources=on_card(100))
+        world.put(B, behaviour=Behaviour(books=500 * MIB), resources=on_card(500))
+        await world.answer(B, echo=1)
+        assert (await world.answer(echo=2))["echo"] == 2
+        assert (world.state(B), charged(world)) == ("stopped", {A: (600, "learned")})
+        assert len(world.keeper.runners(A)) == 2
+        assert not world.happened("model.failed")
+        await world.answer(B, echo=3)
+        await world.answer(echo=4)
+        assert len(world.keeper.runners(A)) == 3, "600 MiB are planned at once"
+
+
+@virtual
+async def test_a_shortage_that_comes_again_fails_with_both_numbers_and_backs_off():
+    async with World(fakes=CARD) as world:
+        world.put(
+            behaviour=Behaviour(fails="CUDA out of memory. Tried to allocate 200.00 MiB", fails_because_of="memory"), resources=on_card(100)
+        )
+        with pytest.raises(OutOfDeviceMemory, match=r"Tried to allocate.*200 MiB are needed, 1000 MiB is what it has") as refused:
+            await world.answer(echo=1)
+        assert refused.value.retry_after_s and len(world.keeper.runners()) == 2
+        with pytest.raises(OutOfDeviceMemory):
+            await world.answer(echo=1)
+        assert len(world.keeper.runners()) == 2, "it backs off"
+        await asyncio.sleep(1.1)
+        with pytest.raises(OutOfDeviceMemory):
+            await world.answer(echo=1)
+        assert len(world.keeper.runners()) == 3, "one try after each back-off"
+
+
+@virtual
+async def test_what_can_t_ever_fit_is_told_so_and_a_reset_forgets_what_was_learned():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=1500 * MIB), resources=on_card(100))
+        with pytest.raises(NeverFits, match=r"needs 1\.5 GiB of device memory, the largest such device has 1000 MiB"):
+            await world.answer(echo=1)
+        world.keeper.behaviours[A] = Behaviour(books=100 * MIB)
+        with pytest.raises(NeverFits):
+            await world.answer(echo=1)
+        await world.node.reset(A)
+        assert (await world.answer(echo=1))["echo"] == 1
+
+
+@virtual
+async def test_what_one_gave_back_is_another_s_even_if_what_was_learned_is_forgotten():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=50 * MIB), resources=on_card(900))
+        world.put(B, behaviour=Behaviour(books=700 * MIB), resources=on_card(700))
+        await world.answer(echo=1)
+        await world.answer(B, echo=1)
+        await world.node.reset(A)
+        assert charged(world) == {A: (50, "learned"), B: (700, "learned")}
+        keeper, catalog = await world.crash()
+        async with World(keeper=keeper, catalog=catalog, fakes=CARD) as after:
+            assert charged(after) == {A: (50, "learned"), B: (700, "learned")}
+
+
+@virtual
+async def test_nobody_tries_again_what_somebody_wants_gone():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(load_s=1.0, fails="CUDA out of memory", fails_because_of="memory"), resources=on_card(100))
+        caller = world.ask(echo=1)
+        await asyncio.sleep(0.5)
+        unload = asyncio.ensure_future(world.node.unload(A, grace_s=0.0))
+        await asyncio.sleep(5.0)
+        assert unload.done() and world.state() == "stopped"
+        assert caller.refused is not None and len(world.keeper.runners()) == 1
+
+
+@virtual
+async def test_a_process_that_was_ended_for_its_memory_while_it_loaded_is_tried_once_more():
+    async with World() as world:
+        world.put(behaviour=Behaviour(load_s=1.0), resources={"memory": "64MiB"})
+        caller = world.ask(echo=1)
+        await asyncio.sleep(0.5)
+        world.keeper.runners()[0].die(signal=9, over_memory=True)
+        assert (await caller.result())["echo"] == 1
+        world.put(B, behaviour=Behaviour(load_s=1.0), resources={"memory": "64MiB"})
+        caller = world.ask(B, echo=1)
+        for number in range(2):
+            await asyncio.sleep(0.5)
+            world.keeper.runners(B)[number].die(signal=9, over_memory=True)
+        with pytest.raises(OutOfDeviceMemory, match="used more memory than it may"):
+            await caller.result()
+
+
+@virtual
+async def test_a_model_grows_into_what_nobody_else_was_promised_and_not_beyond():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=700 * MIB), resources=on_card(500))
+        world.put(B, behaviour=Behaviour(load_s=3.0), resources=on_card(400))
+        slow = world.ask(B, echo=1)
+        await asyncio.sleep(0.1)
+        assert charged(world) == {B: (400, "declared")}, "promised, and not a byte of it taken yet"
+        other = world.ask(echo=2)
+        await asyncio.sleep(1.0)
+        assert world.keeper.runners(A)[0].process.alive is False, "500 MiB fit beside it, 700 don't"
+        assert (await slow.result())["echo"] == 1
+        assert (await other.result())["echo"] == 2
+
+
+@virtual
+async def test_host_memory_is_charged_wherever_a_model_runs_and_by_what_it_holds():
+    async with World(host="1GiB", fakes=CARD) as world:
+        for name in (A, B):
+            world.put(name, resources={"memory": "400MiB", "device": "cuda" if name == B else "cpu"})
+        slow = world.put("@test/slow", behaviour=Behaviour(load_s=5.0), resources={"memory": "600MiB"})
+        await world.answer(A, echo=1)
+        await world.answer(B, echo=1)
+        assert charged(world, "cpu") == {A: (17 + 64, "learned"), B: (17 + 64, "learned")}
+        process = world.keeper.processes[0]
+        world.host_use[process.pid] = Held(300 * MIB, 350 * MIB)
+        await asyncio.sleep(4.1)
+        assert charged(world, "cpu")[A] == (350 + 64, "learned")
+        assert world.node.view(A).peak_bytes == 350 * MIB
+        loading = world.ask(slow.model, echo=1)
+        assert (await loading.result())["echo"] == 1
+        assert world.state(A) == "stopped", "600 and 64 MiB of slack don't fit beside 414 and 81"
+
+
+@virtual
+async def test_what_was_learned_is_known_to_the_next_control_plane_and_peaks_fade_slowly():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=400 * MIB), resources=on_card(900))
+        await world.answer(echo=1)
+        await world.node.unload(A, grace_s=None)
+        world.keeper.behaviours[A] = Behaviour(books=200 * MIB)
+        await world.answer(echo=1)
+        assert charged(world) == {A: (400, "learned")}
+        keeper, catalog = await world.crash()
+        async with World(keeper=keeper, catalog=catalog, fakes=CARD) as after:
+            await after.answer(echo=2)
+            assert charged(after) == {A: (400, "learned")}
+            await after.node.unload(A, grace_s=None)
+            assert after.node.why(A)["memory"]["expected"]["device"]["learned_bytes"] == 350 * MIB
+
+
+@virtual
+async def test_a_fault_of_the_card_moves_who_can_and_fails_who_can_t():
+    async with World(fakes=[*CARD, *CARD], max_wait_s=2.0) as world:
+        world.put(A, behaviour=Behaviour(books=100 * MIB), resources=on_card(100))
+        await world.answer(A, echo=1)
+        (first,) = charged(world) or charged(world, "cuda:1")
+        assert first == A
+        working = world.ask(A, sleep_s=30.0)
+        await asyncio.sleep(0.1)
+        view = world.node.patch_device("cuda:0", {"xid": 79})
+        assert (view["state"], view["fence"]) == ("fenced", "XID 79: it has fallen off the bus")
+        with pytest.raises(Exception, match="XID 79"):
+            await working.result()
+        await world.until_state("ready", A)
+        assert (charged(world), charged(world, "cuda:1")) == ({}, {A: (100, "learned")})
+        assert world.catalog.fenced == {"cuda:0": "XID 79: it has fallen off the bus"}
+        keeper, catalog = await world.crash()
+        async with World(keeper=keeper, catalog=catalog, fakes=[*CARD, *CARD]) as after:
+            assert [view["state"] for view in after.node.devices()] == ["ok", "fenced", "ok"]
+            after.node.patch_device("cuda:0", {"unfence": True})
+            assert after.catalog.fenced == {}
