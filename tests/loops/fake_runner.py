@@ -2,6 +2,7 @@
 
 What it does is said by a Behaviour (how it loads and ends) and by each request's JSON, in the words of the probe model:
 echo, sleep_s, steps + step_s, die, bad, raises, oom, stuck_s (a sleep that nothing interrupts), big (bytes).
+`oom_loads`: only so many processes of the model run out of memory.
 """
 
 import asyncio
@@ -360,6 +361,8 @@ class FakeRunner:
             await asyncio.sleep(asked["stuck_s"])
         if not await self._sleep(id, asked.get("sleep_s", 0.0)):
             return self._finish(id, Kind.ANSWER, with_head(encode({"status": "cancelled"})))
+        if self.assignment["load_count"] > asked.get("oom_loads", 1 << 30):
+            asked = {key: value for key, value in asked.items() if key != "oom"}
         for status in ("bad", "raises", "oom"):
             if status in asked:
                 name = {"bad": "bad_request", "raises": "raised", "oom": "out_of_memory"}[status]

@@ -204,3 +204,38 @@ async def test_a_fault_of_the_card_moves_who_can_and_fails_who_can_t():
             assert [view["state"] for view in after.node.devices()] == ["ok", "fenced", "ok"]
             after.node.patch_device("cuda:0", {"unfence": True})
             assert after.catalog.fenced == {}
+
+
+@virtual
+async def test_a_request_that_runs_out_of_device_memory_is_worked_on_once_more_by_a_process_with_more():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=300 * MIB), resources=on_card(300))
+        world.put(B, behaviour=Behaviour(books=500 * MIB), resources=on_card(500))
+        await world.answer(B, echo=1)
+        await world.answer(A, echo=1)
+        beside = world.ask(A, sleep_s=1.0)
+        short = world.ask(A, oom="CUDA out of memory. Tried to allocate 300.00 MiB", oom_loads=1, echo="at last")
+        assert (await short.result())["echo"] == "at last"
+        await beside.result()
+        assert (world.state(B), charged(world)) == ("stopped", {A: (600, "learned")})
+        assert len(world.keeper.runners(A)) == 2
+
+
+@virtual
+async def test_a_second_shortage_and_one_that_more_would_not_help_are_told_with_both_numbers():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=300 * MIB), resources=on_card(300))
+        await world.answer(echo=1)
+        with pytest.raises(OutOfDeviceMemory, match=r"300 MiB were planned for it on cuda:0, 1\.5 GiB are needed, 1000 MiB is what it has"):
+            await world.answer(oom="CUDA out of memory. Tried to allocate 1.20 GiB")
+        assert len(world.keeper.runners()) == 1, "more than there is would help, so nothing is tried and nothing learned"
+        assert charged(world) == {A: (300, "learned")}
+        with pytest.raises(OutOfDeviceMemory, match="600 MiB were planned for it on cuda:0"):
+            await world.answer(oom="CUDA out of memory. Tried to allocate 300.00 MiB")
+        assert len(world.keeper.runners()) == 2
+        assert (await world.answer(echo=2))["echo"] == 2
+        world.put(B)
+        await world.answer(B, echo=1)
+        with pytest.raises(OutOfDeviceMemory, match="512 MiB is what it may take of the host's memory"):
+            await world.answer(B, oom="MemoryError")
+        assert len(world.keeper.runners(B)) == 1

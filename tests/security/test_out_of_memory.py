@@ -21,7 +21,7 @@ def test_the_bound_is_named_to_callers_and_people(level: str, user: str):
         pytest.skip(str(error))
     assert done.status == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    for name, expected in ((ANSWERING, [502, 3101]), (LOADING, [503, 3102])):
+    for name, expected in ((ANSWERING, [502, 3101]), (LOADING, [503, 3104])):
         *code, message = told[name]["answer"]
         assert code == expected and BOUND in message, told
         assert BOUND in told[name]["why"] and BOUND in told[name]["failure"]["reason"], told

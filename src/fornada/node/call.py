@@ -68,6 +68,7 @@ class Call:
         "state",
         "taken_bytes",
         "tick",
+        "tried_again",
         "wheel",
         "wire",
     )
@@ -86,6 +87,8 @@ class Call:
         self.wire: Wire
         self.sent_at = since
         self.tick = 0
+        self.tried_again = False
+        """Its first try ran out of memory."""
         # Of a stream: bytes that came, that the caller took, and that the runner was told of.
         self.seen = 0
         self.taken_bytes = 0

@@ -2,6 +2,9 @@
 
 from typing import Any, Protocol
 
+from fornada.core.errors import OutOfDeviceMemory
+from fornada.node.call import Call
+
 
 class Ears(Protocol):
     """Who is told what the runner says. What doesn't fit the order of things may raise ProtocolError, as everything that breaks the rules."""
@@ -19,6 +22,10 @@ class Ears(Protocol):
 
     def freed(self) -> None:
         """Calls have ended, or the socket takes bytes again: there may be room for more."""
+
+    def ran_out(self, call: Call, error: OutOfDeviceMemory) -> OutOfDeviceMemory | None:
+        """A call has ended for want of device memory, and nothing of its answer has gone out. None: it is tried again, and no longer the
+        link's; else what its caller is to be told."""
 
     def orphaned(self, request: int) -> None: ...
 

@@ -79,6 +79,8 @@ class _Seen:
     held: Held = UNHELD
     refused_bytes: int = 0
     """What it asked of a device last and didn't get."""
+    ran_short: bool = False
+    """It would have taken more: that it took less than is planned says nothing."""
 
 
 class Ledger:
@@ -185,7 +187,7 @@ class Ledger:
         self._keep(
             key,
             Peak(
-                learned_from(known.device_bytes, seen.device_bytes, over=over),
+                learned_from(known.device_bytes, seen.device_bytes, over=over and not seen.ran_short),
                 learned_from(known.memory_bytes, seen.memory_bytes, over=over),
             ),
         )
@@ -195,26 +197,42 @@ class Ledger:
         self._seen.setdefault(process_id, _Seen()).refused_bytes = count
 
     def ran_short(self, of: Charged, reason: str) -> str:
-        """Its memory ran out while it loaded or worked, for the `reason` that it gave. Learns how much it needs, and says it in words
-        with what there is."""
+        """Its memory ran out while it loaded, for the `reason` that it gave. Learns how much it needs, and says it in words."""
+        needed, said = self.shortage(of, reason)
+        if needed:
+            self.expect(of, needed)
+        elif (process := of.process) is not None:
+            key = self._key(of, process)
+            known = self._known(of.model).get(key, UNKNOWN)
+            self._keep(key, Peak(known.device_bytes, max(known.memory_bytes, of.memory_bytes)))
+        return said
+
+    def shortage(self, of: Charged, reason: str) -> tuple[int, str]:
+        """(device memory that it needs, that and what there is in words); 0: it was the host's memory that ran out."""
         process = of.process
         if process is None:
-            return ""
+            return 0, ""
         seen = self._of(process)
-        on_device, _ = self.estimates(of)
         missing = seen.refused_bytes or missing_in(reason)
         seen.refused_bytes = 0
-        key = self._key(of, process)
-        known = self._known(of.model).get(key, UNKNOWN)
         if process.device == CPU or not (missing or "cuda" in reason.lower()):
-            self._keep(key, Peak(known.device_bytes, max(known.memory_bytes, of.memory_bytes)))
-            return f"{format_size(of.memory_bytes)} is what it may take of the host's memory"
+            return 0, f"{format_size(of.memory_bytes)} is what it may take of the host's memory"
+        on_device, _ = self.estimates(of)
         live = max(seen.device_bytes, self._devices.held(process.id, process.device))
         needed = learned_from_shortage(on_device, live_bytes=live, missing_bytes=missing)
-        self._keep(key, Peak(needed, known.memory_bytes))
         planned = format_size(on_device.expected_bytes)
         total = format_size(self._devices.total_bytes(process.device))
-        return f"{planned} were planned for it on {process.device}, {format_size(needed)} are needed, {total} is what it has for models"
+        return (
+            needed,
+            f"{planned} were planned for it on {process.device}, {format_size(needed)} are needed, {total} is what it has for models",
+        )
+
+    def expect(self, of: Charged, device_bytes: int) -> None:
+        """So much of its device will be planned for it."""
+        if (process := of.process) is not None:
+            self._of(process).ran_short = True
+            key = self._key(of, process)
+            self._keep(key, Peak(device_bytes, self._known(of.model).get(key, UNKNOWN).memory_bytes))
 
     def forget(self, of: Charged) -> None:
         """An operator says that what was learned is wrong. What its process took is true of it, though, and a successor is to know it."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.errors import FornadaError, InternalFault
+from fornada.core.errors import FornadaError, InternalFault, OutOfDeviceMemory
 from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
 from fornada.node.arenas import LONG_BYTES, Arenas
@@ -390,9 +390,13 @@ class Link:
 
     def _end(self, call: Call, said: AnswerHead, body: bytes | memoryview, error: FornadaError | None, now: Instant) -> None:
         streamed = call.state is STREAMING
+        self.live -= 1
+        if isinstance(error, OutOfDeviceMemory) and not streamed:
+            error = self._ears.ran_out(call, error)
+            if error is None:
+                return
         call.state = DONE
         call.wheel.discard(call)
-        self.live -= 1
         took_s = now - call.sent_at
         self._runner_s.observe(took_s)
         self._service_s.append(took_s)

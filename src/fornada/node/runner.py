@@ -9,14 +9,17 @@ import signal
 from collections import deque
 from typing import Any, Protocol
 
+from fornada.core.errors import OutOfDeviceMemory
 from fornada.core.lifecycle.events import Event, FailureKind, Faulted, Loaded, LoadFailed, Progressed, Unwanted
 from fornada.core.names import ModelName
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.core.specs import ServingSpec
 from fornada.node.bookings import BYTES_MOST, Booking, Bookings
+from fornada.node.call import Call
 from fornada.node.link import Link
 from fornada.node.outbound import Gate, named_places
 from fornada.node.output import OutputReader
+from fornada.node.shortage import Short, tried_again
 from fornada.node.site import Site
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import WIRE_VERSION
@@ -30,7 +33,7 @@ ORPHANS_TOLD_S = 1.0
 """How often at most the log is told of answers that nobody waits for; the metric counts each."""
 
 
-class Owner(Protocol):
+class Owner(Short, Protocol):
     """The instance that a runner belongs to."""
 
     model: ModelName
@@ -255,6 +258,9 @@ class Runner:
 
     def freed(self) -> None:
         self._owner.freed()
+
+    def ran_out(self, call: Call, error: OutOfDeviceMemory) -> OutOfDeviceMemory | None:
+        return tried_again(self._owner, call, error, site=self._site)
 
     def orphaned(self, request: int) -> None:
         self._site.telemetry.metrics.orphaned.at().value += 1

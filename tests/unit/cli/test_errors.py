@@ -28,6 +28,7 @@ NEEDS_A_NODE = {
     "logs": ["logs", "@a/b"],
     "why": ["why", "@a/b"],
     "nodes": ["nodes"],
+    "unfence": ["unfence", "cuda:0"],
     "prune": ["prune"],
 }
 WITHOUT_A_NODE = {"serve", "doctor", "deploy"}

@@ -13,6 +13,9 @@ from tests.unit.cli.fake_node import FakeNode, Said, model, say
 DIGEST = "3f1c0a9b2d4e" + "0" * 52
 
 
+MIB = 1024**2
+
+
 def test_models_lists_name_task_engine_version_state_memory_and_last_use(cli: Cli, node: FakeNode):
     listed = [
         model(),
@@ -214,3 +217,43 @@ def test_times_are_told_as_distances():
     assert ago("2025-12-30T12:00:00Z", now=now) == "3 d ago"
     assert ago("2026-01-02T12:00:05Z", now=now) == "0 s ago"  # the node's clock is ahead
     assert ago("yesterday", now=now) == "yesterday"
+
+
+@pytest.mark.parametrize(
+    ("charge", "said"),
+    [
+        (
+            {"bytes": 964 * MIB, "because": "declared", "slack_bytes": 64 * MIB},
+            "964 MiB of cuda:0: 900 MiB as declared, until it has been measured, and 64 MiB of slack",
+        ),
+        ({"bytes": 50 * MIB, "because": "learned"}, "50 MiB of cuda:0: 50 MiB as measured (900 MiB were declared)"),
+        ({"bytes": 80 * MIB, "because": "live"}, "80 MiB of cuda:0: 80 MiB that it holds now, more than was expected"),
+    ],
+    ids=["declared", "learned", "live"],
+)
+def test_why_says_what_a_place_costs_and_what_that_number_rests_on(cli: Cli, node: FakeNode, charge: dict[str, object], said: str):
+    numbers = {"declared_bytes": 900 * MIB, "learned_bytes": 50 * MIB, "live_bytes": 80 * MIB, "slack_bytes": 0}
+    memory = {"device": "cuda:0", "expected": {}, "charged": {"device": {**numbers, **charge}, "host": {"bytes": 0}}}
+    fenced = {"id": "cuda:1", "total_bytes": 8 * MIB, "state": "fenced", "fence": "XID 79", "lingering_bytes": MIB}
+    node.on("GET", "/api/v1/models/@a/b/why", say({"model": "@a/b", "state": "ready", "memory": memory, "devices": [fenced]}))
+    shown = " ".join(cli("why", "@a/b").stdout.split())
+    assert said in shown
+    assert "cuda:1: nothing of 8 MiB is promised to models, 1 MiB of processes that are gone not back yet; fenced (XID 79)" in shown
+
+
+def test_why_says_what_will_be_planned_for_a_model_without_a_place(cli: Cli, node: FakeNode):
+    expected = {
+        "device": {"declared_bytes": 900 * MIB, "learned_bytes": 50 * MIB},
+        "host": {"declared_bytes": 512 * MIB, "learned_bytes": 0},
+    }
+    found = {"model": "@a/b", "state": "stopped", "memory": {"device": "", "expected": expected, "charged": None}}
+    node.on("GET", "/api/v1/models/@a/b/why", say(found))
+    shown = " ".join(cli("why", "@a/b").stdout.split())
+    assert "50 MiB of a device will be planned for it, as measured (900 MiB were declared)" in shown
+    assert "512 MiB of the host will be planned for it, as declared; nothing has been measured yet" in shown
+
+
+def test_a_device_is_unfenced(cli: Cli, node: FakeNode):
+    node.on("PATCH", "/api/v1/devices/cuda:0", say({"id": "cuda:0", "state": "ok"}))
+    assert cli("unfence", "cuda:0").stdout == "cuda:0: ok\n"
+    assert json.loads(cli("unfence", "cuda:0", "--json").stdout) == {"id": "cuda:0", "state": "ok"}
