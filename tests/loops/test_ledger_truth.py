@@ -117,6 +117,7 @@ async def test_the_book_is_true_after_any_sequence_of_events_and_kills(actions):
     await world.__aenter__()
     for what, which in actions:
         if what == "crash":
+            assert not world.happened("ledger.corrected"), "it is right by itself"
             keeper, catalog = await world.crash()
             keeper.behaviours = world.keeper.behaviours
             for task in pending:
@@ -137,6 +138,7 @@ async def test_the_book_is_true_after_any_sequence_of_events_and_kills(actions):
             pass  # a refusal is an answer too
     await asyncio.sleep(TRUE_WITHIN_S)
     the_book_is_what_lives(world)
+    assert not world.happened("ledger.corrected"), "it is right by itself"
     for name in NAMES:
         await world.node.unload(ModelName(name), grace_s=0.0)
     await asyncio.sleep(1.0)

@@ -239,3 +239,24 @@ async def test_a_second_shortage_and_one_that_more_would_not_help_are_told_with_
         with pytest.raises(OutOfDeviceMemory, match="512 MiB is what it may take of the host's memory"):
             await world.answer(B, oom="MemoryError")
         assert len(world.keeper.runners(B)) == 1
+
+
+@virtual
+async def test_a_book_that_a_bug_made_wrong_is_right_again_within_seconds():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=300 * MIB), resources=on_card(300))
+        world.put(B, behaviour=Behaviour(books=300 * MIB), resources=on_card(300))
+        await world.answer(A, echo=1)
+        room = world.room
+        (resident,) = room.residents()
+        room.release(resident)
+        ghost = world.devices.book("ghost", "cuda:0", 500 * MIB, release_delay_s=0.0, now=world.clock.now())
+        assert (ghost, charged(world)) == ("", {})
+        await asyncio.sleep(5.0)
+        assert charged(world) == {A: (300, "learned")}
+        assert world.node.devices()[1]["used_bytes"] == 300 * MIB
+        assert [len(event["entries"]) for event in world.happened("ledger.corrected")] == [2]
+        await world.node.unload(A, grace_s=None)
+        room.claim(resident, "cuda:0")
+        await asyncio.sleep(5.0)
+        assert charged(world) == {}

@@ -301,6 +301,7 @@ class World:
             **arguments,
         )
         self.catalog.changed = self.node.catalog_changed
+        self.room = self.node._site.room
 
     async def __aenter__(self) -> "World":
         await self.node.start()

@@ -76,7 +76,7 @@ class Instance:
         self.past = Past()
         self.ended_because = ""
         """Why nothing of it runs, in a word or a sentence; empty: it never ran."""
-        self._device = ""
+        self.device = ""
         self._events: deque[e.Event] = deque()
         self._stepping = False
         self._undertaking = Undertaking(site.tasks, self.tell)
@@ -143,7 +143,7 @@ class Instance:
 
     def adopt(self, process: ProcessPort, device: str) -> None:
         """Takes over a live process that a predecessor had started."""
-        self._device = device
+        self.device = device
         if host := process.memo.get("host"):
             self._site.hosts.adopted(process.instance, host=str(host), group=str(process.memo.get("group")), pid=process.pid)
         self._starting.alone_because = str(process.memo.get("alone_because", ""))
@@ -256,12 +256,12 @@ class Instance:
             case e.Withdraw():
                 self._site.room.leave(self)
             case e.Claim():
-                self._site.room.claim(self, self._device)
+                self._site.room.claim(self, self.device)
             case e.Release():
                 self._site.room.release(self)
             case e.Spawn():
                 self.progress = Step("spawning", "")
-                self._undertaking.begin(self._starting.spawn(self._provisioning.obtained, self._device), name=f"spawn {self.key}")
+                self._undertaking.begin(self._starting.spawn(self._provisioning.obtained, self.device), name=f"spawn {self.key}")
             case e.OpenToWork():
                 self._open_to_work()
             case e.CloseToWork():
@@ -430,7 +430,7 @@ class Instance:
         return f"{reason} ({known})" if known else reason
 
     def grow(self, count: int) -> str:
-        return self._site.room.may_grow(self, self._device, count)
+        return self._site.room.may_grow(self, self.device, count)
 
     def hung_up(self) -> None:
         if self.life.state in WITH_PROCESS and self.life.state is not State.STOPPING:
@@ -487,7 +487,7 @@ class Instance:
         return self.intake.line.oldest()
 
     def granted(self, device: str) -> None:
-        self._device = device
+        self.device = device
         self.tell(e.Granted())
 
     def never_fits(self, reason: str) -> None:

@@ -143,7 +143,7 @@ class Manager:
             next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
             new_suffix=_suffix,
         )
-        self._upkeep = Upkeep(self._site)
+        self._upkeep = Upkeep(self._site, self._instances)
         self._scratch_watch = ScratchWatch(
             scratch,
             watched=lambda: folders(self._instances()),

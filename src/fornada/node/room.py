@@ -5,7 +5,7 @@ or change; it tells them that their place is granted, that they must go, or that
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -107,6 +107,19 @@ class Room:
         """Its process is proven gone."""
         self._held.pop(resident.key, None)
         self.replan()
+
+    def true_up(self, there: Mapping[str, tuple[Resident, str]]) -> list[str]:
+        """`there` are all that have or begin a process, and the device of each. Who isn't there has no place, who is has one. Returns the
+        keys of those for whom that wasn't so: a bug of ours, which is not to cost anybody memory for ever."""
+        gone = [key for key in self._held if key not in there]
+        for key in gone:
+            del self._held[key]
+        missed = [key for key in there if key not in self._held]
+        for key in missed:
+            self.claim(*there[key])
+        if gone:
+            self.replan()
+        return gone + missed
 
     def replan(self) -> None:
         """Something has changed. The plan is made once for all changes of this turn of the loop."""

@@ -1,10 +1,11 @@
 """Keeps the book true: reads what instances and devices hold every few seconds, hears of devices' faults and says whom they concern."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fornada.core.errors import FornadaError
+from fornada.core.lifecycle.states import WITH_RESERVATION
 from fornada.core.names import Instant
 from fornada.core.policy.placement import Phase
 from fornada.node.devices.faults import describe, is_the_programs
@@ -18,8 +19,9 @@ LOOK_S = 2.0
 class Upkeep:
     """Of one node."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, instances: Callable[[], Iterable[Instance]]) -> None:
         self._site = site
+        self._instances = instances
         self._known: dict[str, str] = {}
         """Fences as the store has them."""
 
@@ -39,10 +41,20 @@ class Upkeep:
         site = self._site
         await site.devices.look(now=site.now())
         self.hear()
+        self._true_up()
         await site.ledger.weigh(site.room.residents())
         site.ledger.sum_up(site.room.residents())
         if site.room.anybody_waits:
             site.room.replan()
+
+    def _true_up(self) -> None:
+        """The book is made again from what there is."""
+        site, instances = self._site, list(self._instances())
+        there = {instance.key: (instance, instance.device) for instance in instances if instance.state in WITH_RESERVATION}
+        wrong = site.room.true_up(there)
+        wrong += site.devices.true_up({instance.runner.id for instance in instances if instance.runner is not None}, now=site.now())
+        if wrong:
+            site.telemetry.log.error("ledger.corrected", entries=wrong)
 
     def changed(self, device: str, change: Mapping[str, Any]) -> None:
         """An operator changes a device. Raises BadRequest."""

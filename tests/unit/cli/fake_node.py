@@ -108,7 +108,7 @@ class FakeNode:
             def answer(self) -> None:
                 node._answer(self)
 
-            do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

@@ -92,6 +92,10 @@ class FakeDevice:
         """Bytes that the living instance holds."""
         return sum(booking.count for booking in self._bookings if booking.instance == instance and not booking.ended)
 
+    def bookers(self) -> set[str]:
+        """Instances for which bytes are booked that haven't ended."""
+        return {booking.instance for booking in self._bookings if not booking.ended}
+
     def faults(self) -> list[int]:
         """XIDs since the last call."""
         told, self._faults = self._faults, []

@@ -1,7 +1,7 @@
 """All devices of this server behind one name each: `cpu`, then `cuda:0`, `cuda:1` and so on, real before fake."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,13 @@ class Devices:
         for device, count in booked.items():
             if device in self._fakes and count > 0:
                 self._fakes[device].take_over(instance, count)
+
+    def true_up(self, living: Collection[str], *, now: Instant) -> list[str]:
+        """Ends what is booked for instances that don't live; who they were."""
+        strange = [instance for device in self._fakes.values() for instance in device.bookers() if instance not in living]
+        for instance in strange:
+            self.ended(instance, now=now)
+        return strange
 
     def held(self, instance: str, device: str) -> int:
         """Device memory that it holds: booked, or as the driver counts; 0 on the cpu."""
