@@ -15,7 +15,7 @@ from fornada.core.lifecycle.model import NEVER, ModelLife, Terms, step
 from fornada.core.lifecycle.states import CLOSING, PROVISIONING, RESTING, WITH_PROCESS, State, Wish, outside
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.idle import Use
-from fornada.core.policy.placement import Phase
+from fornada.core.policy.memory import Phase
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.node.idling import Idling
 from fornada.node.intake import Intake

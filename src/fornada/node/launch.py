@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fornada.core.policy.placement import CPU
+from fornada.core.policy.memory import CPU
 from fornada.core.ports import Launch, Limits, Provisioned, Version
 from fornada.node import sandbox
 from fornada.node.hosts import Alone, Seat

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from fornada.core.errors import FornadaError
 from fornada.core.names import ModelName
 from fornada.core.policy.charges import NOTHING, Charge, Estimate, charge, learned_from, learned_from_shortage, missing_in, standing
-from fornada.core.policy.placement import CPU
+from fornada.core.policy.memory import CPU
 from fornada.core.ports import Peak, PeakKey, StorePort, Version
 from fornada.core.resources import format_size
 from fornada.node.devices import Devices

@@ -15,6 +15,7 @@ import fornada
 from fornada.core.errors import Conflict, FornadaError, Unavailable, UnknownModel
 from fornada.core.lifecycle.states import RESTING, State
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
+from fornada.core.policy.memory import Bounds
 from fornada.core.policy.outbound import outbound
 from fornada.core.policy.packing import Bound
 from fornada.core.ports import CatalogPort, Clock, Health, KeeperPort, LogLine, ModelView, ProcessPort, ProvisionPort, StorePort, Version
@@ -117,7 +118,8 @@ class Manager:
         tasks = Tasks(telemetry.log)
         faults = Faults(telemetry.log, now=clock.now)
         ledger = Ledger(devices, store, log=telemetry.log, measure=measure)
-        room = Room(devices, ledger, max_resident=settings.max_resident, now=clock.now, loop=loop)
+        bounds = Bounds(max_resident=settings.max_resident, max_wait_s=settings.max_wait_s)
+        room = Room(devices, ledger, bounds=bounds, now=clock.now, loop=loop)
         self._site = Site(
             clock=clock,
             now=clock.now,

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fornada.core.names import Instant
-from fornada.core.policy.placement import CPU, Holding, Need, Phase, Plan, plan
+from fornada.core.policy.memory import CPU, Bounds, Holding, Need, Phase
+from fornada.core.policy.placement import Plan, plan
 from fornada.core.resources import format_size
 from fornada.node.devices import Devices
 from fornada.node.ledger import Charged, Charges, Estimates, Ledger
@@ -68,11 +69,11 @@ class Room:
     """The one writer of reservations."""
 
     def __init__(
-        self, devices: Devices, ledger: Ledger, *, max_resident: int, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop
+        self, devices: Devices, ledger: Ledger, *, bounds: Bounds, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop
     ) -> None:
         self._devices = devices
         self._ledger = ledger
-        self._max_resident = max_resident
+        self._bounds = bounds
         self._now = now
         self._loop = loop
         self._held: dict[str, _Held] = {}
@@ -80,7 +81,7 @@ class Room:
         self._due = False
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
-        """For bytes that come back by themselves."""
+        """For what time alone changes: bytes that come back by themselves, and wishes that have waited long enough."""
         self._soon: asyncio.TimerHandle | None = None
         self.reasons: dict[str, str] = {}
         """Why who waits is still waiting, by key; as of the last plan."""
@@ -228,9 +229,9 @@ class Room:
         now = self._now()
         holders = self.holders()
         rooms = self._devices.rooms(charged=self._charged(holders), now=now)
-        made = plan(list(self._needs()), list(_holdings(holders)), rooms, max_resident=self._max_resident)
+        made = plan(list(self._needs()), list(_holdings(holders)), rooms, bounds=self._bounds, now=now)
         self._carry_out(made)
-        self._arm(now)
+        self._arm(made.again_at, now)
 
     def _carry_out(self, made: Plan) -> None:
         self.reasons = made.waits
@@ -244,10 +245,10 @@ class Room:
             if key in self._held:
                 self._held[key].resident.evicted("room")
 
-    def _arm(self, now: Instant) -> None:
-        """Bytes that come back by themselves are nobody's event."""
+    def _arm(self, again_at: Instant, now: Instant) -> None:
+        """What time alone changes is nobody's event."""
         self._disarm()
-        at = self._devices.next_release(now=now)
+        at = min(again_at, self._devices.next_release(now=now))
         if self._waiting and at != float("inf"):
             self._timer = self._loop.call_later(max(0.0, at - now), self.replan)
 

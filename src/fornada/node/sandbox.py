@@ -2,7 +2,7 @@
 
 import glob
 
-from fornada.core.policy.placement import CPU
+from fornada.core.policy.memory import CPU
 from fornada.core.ports import Access, Network, Provisioned, Sandbox
 from fornada.core.specs import ModelSpec
 

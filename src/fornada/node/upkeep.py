@@ -7,7 +7,7 @@ from typing import Any
 from fornada.core.errors import FornadaError
 from fornada.core.lifecycle.states import WITH_RESERVATION
 from fornada.core.names import Instant
-from fornada.core.policy.placement import Phase
+from fornada.core.policy.memory import Phase
 from fornada.node.devices.faults import describe, is_the_programs
 from fornada.node.instance import Instance
 from fornada.node.site import Site

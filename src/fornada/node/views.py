@@ -6,7 +6,7 @@ from fornada.core.lifecycle.events import FailureKind
 from fornada.core.lifecycle.model import NEVER
 from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, State, outside
 from fornada.core.names import Instant
-from fornada.core.policy.placement import CPU
+from fornada.core.policy.memory import CPU
 from fornada.core.ports import ModelView
 from fornada.node.instance import Instance
 from fornada.node.ledger import words

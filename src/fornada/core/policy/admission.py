@@ -26,8 +26,12 @@ class Standing(NamedTuple):
     """The last service times, SAMPLES at most."""
 
 
-def admit(standing: Standing, *, reject_if_busy: bool, max_wait_s: float) -> Busy | None:
-    """The refusal, or None for a request that is taken."""
+def admit(standing: Standing, *, reject_if_busy: bool, max_wait_s: float, room_s: float = 0.0) -> Busy | None:
+    """The refusal, or None for a request that is taken.
+
+    `room_s` is how long the request will wait because the model has to come first: until it is ready (`forecast`), and until those before
+    it have been begun with. 0 where it is ready, or where nobody knows: a model that is ready never waits for another one's load.
+    """
     waiting = standing.ahead - standing.working
     if waiting < 0:
         return None
@@ -38,6 +42,9 @@ def admit(standing: Standing, *, reject_if_busy: bool, max_wait_s: float) -> Bus
         return Busy(f"{standing.model} is busy and the request asked not to wait", retry_after_s=_retry_s(predicted_s))
     if waiting >= standing.queue:
         return Busy(f"{standing.model} has {waiting} requests waiting, as many as its queue holds", retry_after_s=_retry_s(predicted_s))
+    if room_s > max_wait_s:
+        text = f"{standing.model} isn't ready, and would be in about {room_s:.0f} s, after older wishes for memory; the bound is {max_wait_s:g} s"
+        return Busy(text, retry_after_s=_retry_s(room_s - max_wait_s))
     if predicted_s is not None and predicted_s > max_wait_s:
         text = f"a request to {standing.model} would wait about {predicted_s:.0f} s, the bound is {max_wait_s:g} s"
         return Busy(text, retry_after_s=_retry_s(predicted_s - max_wait_s))

@@ -7,7 +7,7 @@ author may decline, and whoever has crashed a shared process twice has one of it
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fornada.core.policy.placement import CPU
+from fornada.core.policy.memory import CPU
 from fornada.core.resources import format_size
 from fornada.core.specs import ModelSpec
 

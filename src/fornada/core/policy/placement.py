@@ -1,88 +1,31 @@
-"""Who may take memory next, on which device, and who has to go for it.
+"""Who may take memory next, on which device, and who has to step down for it.
 
-Strict order: models that wait are served oldest wish first. A younger one passes an older one only where it takes nothing
-that the older one is waiting for, so nobody starves behind a stream of small models. Victims are the least recently used
-idle ones; where they don't suffice, busy ones are drained. A model that was just brought in serves before it may go again,
-and never goes for a wish that is younger than its own oldest waiting request: two models with steady traffic take turns.
-
-What each of them takes, of its device and of the host, are charges of core.policy.charges. Choosing by value (rate, cost of coming
-back) replaces `_order`.
+Strict order: models that wait are served oldest wish first. A younger one passes an older one only where it takes nothing that the older
+one is waiting for, so nobody starves behind a stream of small models. Victims are chosen by value (`victims`) among those that are idle;
+where they don't suffice, busy ones are drained once the wish has waited long enough. A model that was just brought in serves before it
+may go again, and never goes for a wish that is younger than its own oldest waiting request: two models with steady traffic take turns.
 """
 
-import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fornada.core.names import Instant, ModelName
+from fornada.core.names import Instant
+from fornada.core.policy.ladder import Rung
+from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, host_of
+from fornada.core.policy.picture import Move, Picture
+from fornada.core.policy.victims import choose
 from fornada.core.resources import format_size
 
-CPU = "cpu"
-
-
-class Phase(enum.Enum):
-    """What a holder of memory is doing, as far as a choice needs to know."""
-
-    COMING = "coming"
-    """It takes its memory right now and can't be stopped for another's sake."""
-    IDLE = "idle"
-    BUSY = "busy"
-    CLOSING = "closing"
-    """On its way out: what it holds comes back soon."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """One instance that holds a reservation."""
-
-    key: str
-    model: ModelName
-    device: str
-    charge_bytes: int
-    """Of its device, where that isn't the cpu."""
-    phase: Phase
-    last_used: Instant
-    oldest_waiting: Instant | None
-    """When its own oldest waiting request came; None if none waits."""
-    served: bool
-    """It has answered a request since it was ready."""
-    kept: bool
-    """Pinned, or wanted by min_instances: never a victim."""
-    memory_bytes: int = 0
-    """Charged of the host's memory, wherever it runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """One instance that waits for room."""
-
-    key: str
-    model: ModelName
-    device: str
-    """auto | cpu | cuda | cuda:N, as the spec says."""
-    device_bytes: int
-    """Of the device, where that isn't the cpu."""
-    memory_bytes: int
-    """Of the host's memory, wherever it runs."""
-    since: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceRoom:
-    """A device and what of it models may have."""
-
-    id: str
-    total_bytes: int
-    """Less its reserve."""
-    foreign_bytes: int = 0
-    """Held by somebody else."""
-    lingering_bytes: int = 0
-    """Of processes that are gone, not yet given back by the device."""
-    fenced: bool = False
+DRAIN_AFTER_SWAPS = 20.0
+"""A busy model is drained for a wish that has waited this many times what the swap itself will take, and half the bound at most. A model at
+work mostly rests within that time, and nobody's queue has to wait for it to come back: under a full load drains after 1, 3 and 10 swaps had a p95
+up to twice as long (docs/decisions/0015). Two models that both always have work take turns and lose a twentieth of the time to it."""
+NEVER = Instant(float("inf"))
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The instance may take its memory now."""
+    """The instance may take its memory now: it starts, or wakes up if it is asleep."""
 
     key: str
     device: str
@@ -95,21 +38,33 @@ class Plan:
     grants: tuple[Grant, ...] = ()
     evict: tuple[str, ...] = ()
     """Instances to drain and stop, in the order of choice."""
+    sleep: tuple[str, ...] = ()
+    """Instances to drain and put to sleep, in the order of choice."""
     waits: dict[str, str] = field(default_factory=dict)
     """Who waits on: what for, in words."""
     never: dict[str, str] = field(default_factory=dict)
     """Who can't ever fit: why, with both numbers."""
+    again_at: Instant = NEVER
+    """When time alone would change the plan."""
 
 
-def plan(needs: Sequence[Need], holdings: Sequence[Holding], devices: Sequence[DeviceRoom], *, max_resident: int) -> Plan:
-    """`max_resident` bounds the models (not instances) that hold a reservation; 0 doesn't."""
-    room = _Room(holdings, devices, max_resident)
+def plan(
+    needs: Sequence[Need],
+    holdings: Sequence[Holding],
+    devices: Sequence[DeviceRoom],
+    *,
+    bounds: Bounds,
+    now: Instant,
+) -> Plan:
+    """What to do at `now`. Needs that can't be met now claim what they wait for, so that younger ones don't take it."""
+    picture = Picture(holdings, devices, max_resident=bounds.max_resident)
     grants: list[Grant] = []
-    evict: list[str] = []
+    moves: list[Move] = []
     waits: dict[str, str] = {}
     never: dict[str, str] = {}
+    again_at = NEVER
     for need in sorted(needs, key=lambda need: (need.since, need.key)):
-        candidates = candidates_of(need, devices)
+        candidates = _places(picture, need, devices)
         if isinstance(candidates, str):
             never[need.key] = candidates
             continue
@@ -117,23 +72,32 @@ def plan(needs: Sequence[Need], holdings: Sequence[Holding], devices: Sequence[D
         if not usable:
             waits[need.key] = f"{', '.join(device.id for device in candidates)}: fenced after a fault"
             continue
-        fitting = [device for device in usable if room.fits_now(need, device)]
+        fitting = [device for device in usable if picture.fits_now(need, device) and not picture.is_going(need.key)]
         if fitting:
-            best = max(fitting, key=room.free_now)
-            room.grant(need, best.id)
+            best = max(fitting, key=picture.free_now)
+            picture.grant(need, best)
             grants.append(Grant(need.key, best.id))
             continue
-        device, victims = _least_damage(room, need, usable)
-        room.close(victims)
-        evict += [victim.key for victim in victims]
-        waits[need.key] = room.explain(need, device)
-        room.claim(need, device.id)
-    return Plan(tuple(grants), tuple(evict), waits, never)
+        device, victims = _least_damage(picture, need, usable)
+        drains_at = _drains_at(need, victims, bounds)
+        if drains_at > now:
+            again_at = min(again_at, drains_at)
+            waits[need.key] = _waits_for_rest(picture.explain(need, device), victims, drains_at - now)
+            picture.carry_out(victims)  # on paper: younger wishes are to look for their own
+        else:
+            picture.carry_out(victims)
+            # Who is to be stopped so that the host holds who falls asleep has to be gone first: that one's turn comes with a later plan.
+            moves += [move for move in victims if picture.lease(move)]
+            waits[need.key] = picture.explain(need, device)
+        picture.claim(need, device)
+    evict = tuple(move.holding.key for move in moves if move.to is Rung.STOPPED)
+    sleep = tuple(move.holding.key for move in moves if move.to is Rung.ASLEEP)
+    return Plan(tuple(grants), evict, sleep, waits, never, again_at)
 
 
 def candidates_of(need: Need, devices: Sequence[DeviceRoom]) -> list[DeviceRoom] | str:
     """Devices that the need could ever live on, or why there is none."""
-    host = next((device for device in devices if device.id == CPU), None)
+    host = host_of(devices)
     if host and need.memory_bytes > host.total_bytes:
         return f"needs {format_size(need.memory_bytes)} of host memory, this node has {format_size(host.total_bytes)} for models"
     accelerators = [device for device in devices if device.id != CPU]
@@ -150,137 +114,37 @@ def candidates_of(need: Need, devices: Sequence[DeviceRoom]) -> list[DeviceRoom]
     return large
 
 
-class _Room:
-    """The picture that a plan works on: what is held now, and what will be once everything under way has happened."""
-
-    def __init__(self, holdings: Sequence[Holding], devices: Iterable[DeviceRoom], max_resident: int) -> None:
-        self._held = list(holdings)
-        self._going = {holding.key for holding in holdings if holding.phase is Phase.CLOSING}
-        self._max = max_resident
-        self._devices = {device.id: device for device in devices}
-        self._host = self._devices.get(CPU)
-        self._granted: set[ModelName] = set()
-        self._claimed: set[ModelName] = set()
-        """By older needs that wait on."""
-        self._taken: list[tuple[str, int]] = []
-        """Bytes of a device, granted in this plan or claimed by an older need."""
-
-    def evictable(self, need: Need) -> list[Holding]:
-        return [holding for holding in self._held if holding.key not in self._going and _may_go(holding, need)]
-
-    def free_now(self, device: DeviceRoom) -> int:
-        return self._free(device, self._held) - device.lingering_bytes
-
-    def fits_now(self, need: Need, device: DeviceRoom) -> bool:
-        return self._slot_now(need.model) and not any(missing > 0 for _, missing, _ in self._missing_now(need, device))
-
-    def fits_then(self, need: Need, device: DeviceRoom, without: Iterable[Holding] = ()) -> bool:
-        gone = self._going | {holding.key for holding in without}
-        staying = [holding for holding in self._held if holding.key not in gone]
-        models = {holding.model for holding in staying} | self._granted | self._claimed
-        wants = self._wants(need, device)
-        return self._slot(models, need.model) and all(count <= self._free(where, staying) for where, count in wants)
-
-    def grant(self, need: Need, device: str) -> None:
-        self._granted.add(need.model)
-        self._take(need, device)
-
-    def claim(self, need: Need, device: str) -> None:
-        self._claimed.add(need.model)
-        self._take(need, device)
-
-    def close(self, victims: Iterable[Holding]) -> None:
-        self._going |= {victim.key for victim in victims}
-
-    def explain(self, need: Need, device: DeviceRoom) -> str:
-        going = sorted({holding.model for holding in self._held if holding.key in self._going})
-        parts = []
-        if not self._slot_now(need.model):
-            parts.append(f"{self._max} of {self._max} resident models (max_resident)")
-        for where, missing, needed in self._missing_now(need, device):
-            if missing > 0:
-                free = format_size(needed - missing)
-                parts.append(f"{where} has {free} free of {format_size(needed)} needed, {format_size(missing)} are missing")
-        if going:
-            parts.append(f"waits for the end of {', '.join(going)}")
-        return "; ".join(parts) or "waits for older wishes"
-
-    def _slot_now(self, model: ModelName) -> bool:
-        present = {holding.model for holding in self._held} | self._granted
-        if model in present or not self._max:
-            return True
-        # An older need of the same model that waits for the place comes first.
-        return model not in self._claimed and len(present | self._claimed) < self._max
-
-    def _slot(self, models: set[ModelName], model: ModelName) -> bool:
-        return not self._max or model in models or len(models) < self._max
-
-    def _wants(self, need: Need, device: DeviceRoom) -> list[tuple[DeviceRoom, int]]:
-        """Where bytes must be free for the need to live on `device`, and how many."""
-        wants = [(self._host, need.memory_bytes)] if self._host is not None and need.memory_bytes else []
-        return wants if device.id == CPU or not need.device_bytes else [*wants, (device, need.device_bytes)]
-
-    def _missing_now(self, need: Need, device: DeviceRoom) -> list[tuple[str, int, int]]:
-        """(device, bytes missing, bytes needed) of each."""
-        return [(where.id, count - max(0, self.free_now(where)), count) for where, count in self._wants(need, device)]
-
-    def _free(self, device: DeviceRoom, held: Iterable[Holding]) -> int:
-        """Bytes of a device that these holdings, others and what this plan has given away leave."""
-        if device.id == CPU:
-            charged = sum(holding.memory_bytes for holding in held)
-        else:
-            charged = sum(holding.charge_bytes for holding in held if holding.device == device.id)
-        taken = sum(count for where, count in self._taken if where == device.id)
-        return device.total_bytes - device.foreign_bytes - charged - taken
-
-    def _take(self, need: Need, device: str) -> None:
-        self._taken.append((CPU, need.memory_bytes))
-        if device != CPU:
-            self._taken.append((device, need.device_bytes))
+def _places(picture: Picture, need: Need, devices: Sequence[DeviceRoom]) -> list[DeviceRoom] | str:
+    """Who sleeps wakes up where it is."""
+    own = picture.sleeper(need)
+    there = [device for device in devices if own is not None and device.id == own.device]
+    return there or candidates_of(need, devices)
 
 
-def _may_go(holding: Holding, need: Need) -> bool:
-    if holding.kept or holding.phase not in (Phase.IDLE, Phase.BUSY):
-        return False
-    if holding.oldest_waiting is not None and holding.oldest_waiting < need.since:
-        return False
-    return holding.served or (holding.phase is Phase.IDLE and holding.oldest_waiting is None)
-
-
-def _order(holding: Holding, need: Need) -> tuple[bool, bool, Instant, str]:
-    """Another version of the same model last, idle before busy, then least recently used."""
-    return holding.model == need.model, holding.phase is Phase.BUSY, holding.last_used, holding.key
-
-
-def _least_damage(room: _Room, need: Need, devices: Sequence[DeviceRoom]) -> tuple[DeviceRoom, list[Holding]]:
-    """The device whose victims are the fewest busy, then the fewest at all; no victims where waiting or nothing helps."""
-    best: tuple[tuple[int, int, int], DeviceRoom, list[Holding]] | None = None
+def _least_damage(picture: Picture, need: Need, devices: Sequence[DeviceRoom]) -> tuple[DeviceRoom, list[Move]]:
+    """The device with the fewest busy victims, then the least loss, then the fewest at all; none where waiting or nothing helps."""
+    best: tuple[tuple[int, float, int, int], DeviceRoom, list[Move]] | None = None
     for device in devices:
-        victims = choose_victims(room, need, device)
+        victims = choose(picture, need, device)
         if victims is None:
             continue
-        busy = sum(victim.phase is Phase.BUSY for victim in victims)
-        score = (busy, len(victims), -room.free_now(device))
+        busy, lost = sum(move.busy for move in victims), sum(move.loss for move in victims)
+        score = (busy, lost, len(victims), -picture.free_now(device))
         if best is None or score < best[0]:
             best = score, device, victims
     if best is None:
-        return max(devices, key=room.free_now), []
+        return max(devices, key=picture.free_now), []
     return best[1], best[2]
 
 
-def choose_victims(room: _Room, need: Need, device: DeviceRoom) -> list[Holding] | None:
-    """A set of which none is superfluous, empty if what is already going suffices; None if all of them together don't."""
-    if room.fits_then(need, device):
-        return []
-    chosen: list[Holding] = []
-    for holding in sorted(room.evictable(need), key=lambda holding: _order(holding, need)):
-        chosen.append(holding)
-        if room.fits_then(need, device, chosen):
-            break
-    else:
-        return None
-    for holding in list(reversed(chosen)):
-        rest = [other for other in chosen if other is not holding]
-        if room.fits_then(need, device, rest):
-            chosen = rest
-    return chosen
+def _drains_at(need: Need, victims: Sequence[Move], bounds: Bounds) -> Instant:
+    """From when on these may be told to go, at work or not. Where all are idle that is at once: waiting for them would help nobody."""
+    if not any(move.busy for move in victims):
+        return need.since
+    swap_s = need.in_s + max(move.takes_s - move.holding.work_left_s for move in victims)
+    return Instant(need.since + min(bounds.max_wait_s / 2, DRAIN_AFTER_SWAPS * swap_s))
+
+
+def _waits_for_rest(why: str, victims: Sequence[Move], left_s: float) -> str:
+    busy = ", ".join(sorted({move.holding.model for move in victims if move.busy}))
+    return f"{why}; waits for {busy} to rest, which is drained in {left_s:.1f} s"

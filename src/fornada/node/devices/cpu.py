@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fornada.core.names import Instant
-from fornada.core.policy.placement import CPU, DeviceRoom
+from fornada.core.policy.memory import CPU, DeviceRoom
 
 UNLIMITED = 1 << 60
 """What cgroup v1 says for "no limit" is near 2^63."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fornada.core.errors import BadRequest
 from fornada.core.names import Instant
-from fornada.core.policy.placement import DeviceRoom
+from fornada.core.policy.memory import DeviceRoom
 from fornada.node.devices.faults import describe, is_the_programs
 from fornada.node.devices.nvml import Reading
 from fornada.node.memory_use import family

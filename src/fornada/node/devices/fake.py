@@ -11,7 +11,7 @@ from typing import Any
 
 from fornada.core.errors import BadRequest
 from fornada.core.names import Instant
-from fornada.core.policy.placement import DeviceRoom
+from fornada.core.policy.memory import DeviceRoom
 from fornada.core.resources import format_size, parse_size
 from fornada.node.devices.cuda import FOREVER, RETURN_S
 from fornada.node.devices.faults import describe, is_the_programs

@@ -7,7 +7,7 @@ from typing import Any
 
 from fornada.core.errors import BadRequest
 from fornada.core.names import Instant
-from fornada.core.policy.placement import CPU, DeviceRoom
+from fornada.core.policy.memory import CPU, DeviceRoom
 from fornada.core.resources import parse_size
 from fornada.core.settings import DevicesSettings
 from fornada.node.devices import nvml
