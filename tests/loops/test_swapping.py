@@ -41,7 +41,7 @@ async def test_a_victim_with_a_steady_stream_of_requests_is_not_revived():
         for _ in range(count(20, long=50)):
             began = now()
             await world.answer("@test/b", echo=1)
-            assert now() - began < 2.0
+            assert now() - began < 4.0  # it is drained after 20 times what a swap takes here
             assert world.node.health().loop_age_s < 1.0
             await world.answer("@test/a", echo=1)
         going = False
@@ -109,6 +109,52 @@ async def test_the_model_that_was_used_least_recently_goes():
         await world.answer("@test/a", echo=1)
         await world.answer("@test/c", echo=1)
         assert [world.state(name) for name in ("@test/a", "@test/b", "@test/c")] == ["ready", "stopped", "ready"]
+
+
+@virtual
+async def test_a_model_that_is_asked_often_stays_although_another_was_used_later():
+    async with World(max_resident=2) as world:
+        for name in ("@test/a", "@test/b", "@test/c"):
+            world.put(name)
+        for _ in range(20):
+            await world.answer("@test/a", echo=1)
+            await asyncio.sleep(0.5)
+        await world.answer("@test/b", echo=1)
+        await asyncio.sleep(10.0)
+        await world.answer("@test/c", echo=1)
+        assert [world.state(name) for name in ("@test/a", "@test/b", "@test/c")] == ["ready", "stopped", "ready"]
+
+
+@virtual
+async def test_of_two_that_are_asked_alike_the_one_that_is_slow_to_start_stays():
+    async with World(max_resident=2) as world:
+        world.put("@test/slow", behaviour=Behaviour(load_s=20.0))
+        for name in ("@test/quick", "@test/c"):
+            world.put(name)
+        await world.answer("@test/slow", echo=1)
+        await world.answer("@test/quick", echo=1)
+        await asyncio.sleep(10.0)
+        await world.answer("@test/c", echo=1)
+        assert [world.state(name) for name in ("@test/slow", "@test/quick", "@test/c")] == ["ready", "stopped", "ready"]
+
+
+@virtual
+async def test_who_would_wait_beyond_the_bound_is_told_so_at_once_and_the_ready_one_serves_on():
+    async with World(max_resident=1, max_wait_s=30.0) as world:
+        names = [f"@test/m{number}" for number in range(5)]
+        for name in names:
+            world.put(name, behaviour=Behaviour(load_s=12.0), serving={"timeout_s": 300})
+            await world.answer(name, echo=1)  # what a start takes is known from now on
+        early = [world.ask(name, echo=1) for name in names[:4]]
+        await asyncio.sleep(0.1)
+        began = now()
+        with pytest.raises(
+            Busy, match=r"isn't ready, and would be in about \d+ s, after older wishes for memory; the bound is 30 s"
+        ) as refused:
+            await world.answer("@test/m4", echo=1)
+        assert now() - began < 0.1
+        assert refused.value.retry_after_s and refused.value.retry_after_s > 1.0
+        assert (await early[0].result())["echo"] == 1
 
 
 @virtual

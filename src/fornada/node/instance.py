@@ -66,7 +66,7 @@ class Instance:
         self.since = site.now()
         """When it came into its state, as people see states."""
         self.intake = Intake(self, model=home.name, serving=spec.serving, site=site)
-        self.submit = self.intake.submit
+        self.submit, self.worth = self.intake.submit, self.intake.worth
         self.idling = Idling(self.intake, serving=spec.serving, use=self._use, due=lambda: self.evicted("idle"), site=site)
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""

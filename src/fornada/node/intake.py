@@ -16,10 +16,12 @@ from fornada.core.specs import ServingSpec
 from fornada.node.admission import Line
 from fornada.node.call import Call
 from fornada.node.link import Link
+from fornada.node.room import Resident
 from fornada.node.site import Site
+from fornada.node.worth import Worth
 
 
-class Decider(Protocol):
+class Decider(Resident, Protocol):
     """The instance, which alone decides about its life."""
 
     def refusal(self, now: Instant) -> FornadaError | None:
@@ -60,6 +62,7 @@ class Intake:
         self.service_s: deque[float] = deque(maxlen=SAMPLES)
         """The last times from sending to answer, for predictions."""
         self.last_used = site.now()
+        self.worth = Worth(self.last_used)
         self.answered_at: Instant | None = None
         """When a runner last ended a call; None: never yet."""
 
@@ -68,6 +71,8 @@ class Intake:
     def submit(self, request: InferenceRequest, sink: Sink) -> Call:
         """core.ports.InferencePort.submit, for this version."""
         now = self._now()
+        self.worth.asked += 1
+        self.worth.asked_at = now
         deadline = request.deadline
         if deadline is None:
             deadline = Instant(now + self._serving.timeout_s)
@@ -114,6 +119,7 @@ class Intake:
         self._granted_ahead = granted_ahead
         self._served = False
         self.last_used = self._now()
+        self.worth.opened(self.last_used)
         self.service_s.clear()
         self._measure(link)
         self._dispatch(self.last_used)
@@ -129,6 +135,7 @@ class Intake:
         self._go_on = None
         self._link = None
         self._slots = Slots(0, 0)
+        self.worth.closed(self._now())
 
     def freed(self, link: Link) -> None:
         """The link's word that calls have ended or that its socket takes bytes again."""
@@ -168,7 +175,9 @@ class Intake:
         if refusal is None and call.deadline <= now:
             refusal = DeadlinePassed("the request's deadline had passed when it came")
         if refusal is None:
-            refusal = admit(self.standing(), reject_if_busy=call.request.reject_if_busy, max_wait_s=self._site.settings.max_wait_s)
+            bound_s = self._site.settings.max_wait_s
+            room_s = self._site.room.waits_s(self._decider) if self._link is None else 0.0
+            refusal = admit(self.standing(), reject_if_busy=call.request.reject_if_busy, max_wait_s=bound_s, room_s=room_s)
         if refusal is not None:
             call.refuse(refusal)
             if call.request.reject_if_busy and self._link is None:

@@ -119,7 +119,7 @@ class Manager:
         faults = Faults(telemetry.log, now=clock.now)
         ledger = Ledger(devices, store, log=telemetry.log, measure=measure)
         bounds = Bounds(max_resident=settings.max_resident, max_wait_s=settings.max_wait_s)
-        room = Room(devices, ledger, bounds=bounds, now=clock.now, loop=loop)
+        room = Room(devices, ledger, bounds=bounds, clock=clock, loop=loop)
         self._site = Site(
             clock=clock,
             now=clock.now,

@@ -5,18 +5,23 @@ or change; it tells them that their place is granted, that they must go, or that
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from fornada.core.names import Instant
+from fornada.core.policy.forecast import forecast
 from fornada.core.policy.memory import CPU, Bounds, Holding, Need, Phase
 from fornada.core.policy.placement import Plan, plan
+from fornada.core.ports import Clock
 from fornada.core.resources import format_size
 from fornada.node.devices import Devices
 from fornada.node.ledger import Charged, Charges, Estimates, Ledger
+from fornada.node.worth import Worth
 
 SOON_S = 0.005
+FORECAST_HOLDS_S = 0.25
+"""Requests to one model that come together are foretold the same: a forecast costs as much as several plans."""
 
 
 class Resident(Charged, Protocol):
@@ -24,6 +29,7 @@ class Resident(Charged, Protocol):
 
     key: str
     device_wish: str
+    worth: Worth
 
     @property
     def kept(self) -> bool:
@@ -65,16 +71,22 @@ class _Waiting:
     since: Instant
 
 
+@dataclass(frozen=True, slots=True)
+class _Foretold:
+    """A wait, and when it was looked at."""
+
+    at: Instant
+    waits_s: float
+
+
 class Room:
     """The one writer of reservations."""
 
-    def __init__(
-        self, devices: Devices, ledger: Ledger, *, bounds: Bounds, now: Callable[[], Instant], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, devices: Devices, ledger: Ledger, *, bounds: Bounds, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._devices = devices
         self._ledger = ledger
         self._bounds = bounds
-        self._now = now
+        self._now, self._wall = clock.now, clock.wall
         self._loop = loop
         self._held: dict[str, _Held] = {}
         self._waiting: dict[str, _Waiting] = {}
@@ -83,6 +95,7 @@ class Room:
         self._timer: asyncio.TimerHandle | None = None
         """For what time alone changes: bytes that come back by themselves, and wishes that have waited long enough."""
         self._soon: asyncio.TimerHandle | None = None
+        self._foretold: dict[str, _Foretold] = {}
         self.reasons: dict[str, str] = {}
         """Why who waits is still waiting, by key; as of the last plan."""
 
@@ -106,7 +119,8 @@ class Room:
 
     def release(self, resident: Resident) -> None:
         """Its process is proven gone."""
-        self._held.pop(resident.key, None)
+        if self._held.pop(resident.key, None) is not None:
+            resident.worth.released(self._now(), answered_at=resident.last_used)
         self.replan()
 
     def true_up(self, there: Mapping[str, tuple[Resident, str]]) -> list[str]:
@@ -138,6 +152,23 @@ class Room:
     @property
     def anybody_waits(self) -> bool:
         return bool(self._waiting)
+
+    def waits_s(self, resident: Resident) -> float:
+        """How long it would wait for room at least, were it wanted now; 0 where nobody else waits, or where that can't be told."""
+        if resident.key in self._held or not (self._waiting.keys() - {resident.key}):
+            return 0.0
+        now = self._now()
+        known = self._foretold.get(resident.key)
+        if known is None or now - known.at > FORECAST_HOLDS_S:
+            holders = self.holders()
+            needs = list(self._needs())
+            if resident.key not in self._waiting:
+                needs.append(self._need(resident, now))
+            rooms = self._devices.rooms(charged=self._charged(holders), now=now)
+            ready_s = forecast(needs, list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
+            self._foretold = {need.key: _Foretold(now, max(0.0, ready_s.get(need.key, 0.0) - need.in_s)) for need in needs}
+            known = self._foretold[resident.key]
+        return known.waits_s
 
     def device_of(self, resident: Resident) -> str:
         held = self._held.get(resident.key)
@@ -229,7 +260,7 @@ class Room:
         now = self._now()
         holders = self.holders()
         rooms = self._devices.rooms(charged=self._charged(holders), now=now)
-        made = plan(list(self._needs()), list(_holdings(holders)), rooms, bounds=self._bounds, now=now)
+        made = plan(list(self._needs()), list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
         self._carry_out(made)
         self._arm(made.again_at, now)
 
@@ -240,6 +271,7 @@ class Room:
         for grant in made.grants:
             resident = self._waiting.pop(grant.key).resident
             self._held[grant.key] = _Held(resident, grant.device, self._ledger.estimates(resident))
+            resident.worth.granted(self._now())
             resident.granted(grant.device)
         for key in made.evict:
             if key in self._held:
@@ -257,8 +289,32 @@ class Room:
             resident = waiting.resident
             oldest = resident.oldest_waiting
             since = waiting.since if oldest is None else min(oldest, waiting.since)
-            device, memory = self._ledger.needs(resident, self._devices.accelerators)
-            yield Need(resident.key, resident.model, resident.device_wish, device, memory, since)
+            yield self._need(resident, since)
+
+    def _need(self, resident: Resident, since: Instant) -> Need:
+        device, memory = self._ledger.needs(resident, self._devices.accelerators)
+        worth = resident.worth
+        wish = resident.device_wish
+        return Need(resident.key, resident.model, wish, device, memory, since, in_s=worth.start_s, ladder=worth.ladder)
+
+    def _holdings(self, holders: Holders) -> Iterable[Holding]:
+        now, wall = self._now(), self._wall()
+        for device, on in holders.items():
+            for resident, charges in on:
+                yield Holding(
+                    key=resident.key,
+                    model=resident.model,
+                    device=device,
+                    charge_bytes=charges.device.bytes,
+                    phase=resident.phase,
+                    last_used=resident.last_used,
+                    oldest_waiting=resident.oldest_waiting,
+                    served=resident.served_any,
+                    kept=resident.kept,
+                    memory_bytes=charges.memory.bytes,
+                    rate=resident.worth.rate(now, wall),
+                    ladder=resident.worth.ladder,
+                )
 
     def _charged(self, holders: Holders) -> dict[str, dict[str, int]]:
         """Device -> process -> bytes."""
@@ -266,20 +322,3 @@ class Room:
             device: {process.id: charges.device.bytes for resident, charges in on if (process := resident.process) is not None}
             for device, on in holders.items()
         }
-
-
-def _holdings(holders: Holders) -> Iterable[Holding]:
-    for device, on in holders.items():
-        for resident, charges in on:
-            yield Holding(
-                key=resident.key,
-                model=resident.model,
-                device=device,
-                charge_bytes=charges.device.bytes,
-                phase=resident.phase,
-                last_used=resident.last_used,
-                oldest_waiting=resident.oldest_waiting,
-                served=resident.served_any,
-                kept=resident.kept,
-                memory_bytes=charges.memory.bytes,
-            )

@@ -32,7 +32,7 @@ def prefetch(
         (need.in_s * likely(rate, within_s=SOON_S), need.key, need) for need, rate in wishes if likely(rate, within_s=SOON_S) >= LIKELY
     ]
     for _, _, need in sorted(worth, key=lambda one: (-one[0], one[1])):
-        made = plan([replace(need, since=now)], [replace(holding, kept=True) for holding in holdings], devices, bounds=bounds, now=now)
+        made = plan([replace(need, since=now)], holdings, devices, bounds=bounds, now=now)  # whom it would evict stays: only grants count
         if made.grants:
             return made.grants[0]
     return None

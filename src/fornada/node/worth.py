@@ -1,0 +1,62 @@
+"""What an instance's absence would cost, measured where it happened before: how often it is asked, how long it takes to come and to go."""
+
+from fornada.core.names import Instant
+from fornada.core.policy.demand import Demand, rate, seen
+from fornada.core.policy.ladder import UNKNOWN, Ladder
+
+HOUR_S = 3600.0
+NEWEST = 0.5
+"""What the newest measurement counts for: a machine's starts are quick or slow for a while."""
+
+
+class Worth:
+    """Of one instance. Its intake tells when requests come and when it opens and closes, the room when it takes and gives back memory."""
+
+    def __init__(self, now: Instant) -> None:
+        self.asked = 0
+        """Requests that came, ever. Counted by the intake, on the way of each."""
+        self.asked_at = now
+        self._demand = Demand(at=now)
+        self._counted = 0
+        self._begun_at: Instant | None = None
+        """While it comes up after a grant; None for who was there already."""
+        self._closed_at = now
+        self._start_s = UNKNOWN.start_s
+        self._stop_s = UNKNOWN.stop_s
+        self._measured = False
+
+    def granted(self, now: Instant) -> None:
+        self._begun_at = now
+
+    def opened(self, now: Instant) -> None:
+        """It is ready."""
+        if self._begun_at is not None:
+            took_s = now - self._begun_at
+            self._start_s = self._start_s + NEWEST * (took_s - self._start_s) if self._measured else took_s
+            self._measured, self._begun_at = True, None
+
+    def closed(self, now: Instant) -> None:
+        """No further request goes to it."""
+        self._closed_at = now
+
+    def released(self, now: Instant, *, answered_at: Instant) -> None:
+        """Its process is proven gone. What it still answered after it was closed isn't part of the step."""
+        self._begun_at = None
+        took_s = max(0.0, now - max(self._closed_at, answered_at))
+        self._stop_s += NEWEST * (took_s - self._stop_s)
+
+    def rate(self, now: Instant, wall: float) -> float:
+        """Requests a second that are expected. `wall` in seconds since 1970: what is usual at an hour of day is learnt by it."""
+        hour = int(wall // HOUR_S)
+        self._demand = seen(self._demand, self.asked - self._counted, last=self.asked_at, hour=hour)
+        self._counted = self.asked
+        return rate(self._demand, now=now, hour=hour)
+
+    @property
+    def ladder(self) -> Ladder:
+        return Ladder(start_s=self._start_s, stop_s=self._stop_s) if self._measured else UNKNOWN
+
+    @property
+    def start_s(self) -> float:
+        """0 while it isn't known: then nobody is made to wait for it."""
+        return self._start_s if self._measured else 0.0
