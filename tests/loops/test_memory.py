@@ -104,6 +104,28 @@ async def test_what_one_gave_back_is_another_s_even_if_what_was_learned_is_forgo
 
 
 @virtual
+async def test_a_reset_of_one_that_hasn_t_been_heard_yet_is_no_promise_to_it_either():
+    async with World(fakes=CARD) as world:
+        world.put(behaviour=Behaviour(books=50 * MIB), resources=on_card(900))
+        world.put(B, behaviour=Behaviour(books=700 * MIB), resources=on_card(700))
+        await world.answer(echo=1)
+        await world.answer(B, echo=1)
+        keeper, catalog = await world.crash()
+        heard = World(keeper=keeper, catalog=catalog, fakes=CARD)
+        await heard.__aenter__()
+        await heard.node.reset(A)
+        keeper, catalog = await heard.crash()
+        heard._folder.cleanup()
+        async with World(keeper=keeper, catalog=catalog, fakes=CARD) as after:
+            assert charged(after) == {A: (50, "learned"), B: (700, "learned")}
+            await after.node.reset(A)
+            await after.answer(echo=2)
+            await after.node.unload(A, grace_s=None)
+            await after.node.reset(A)
+            assert after.node.why(A)["memory"]["expected"]["device"] == {"declared_bytes": 900 * MIB, "learned_bytes": 0}
+
+
+@virtual
 async def test_nobody_tries_again_what_somebody_wants_gone():
     async with World(fakes=CARD) as world:
         world.put(behaviour=Behaviour(load_s=1.0, fails="CUDA out of memory", fails_because_of="memory"), resources=on_card(100))

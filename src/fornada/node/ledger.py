@@ -81,6 +81,8 @@ class _Seen:
     """What it asked of a device last and didn't get."""
     ran_short: bool = False
     """It would have taken more: that it took less than is planned says nothing."""
+    forgets: bool = False
+    """What was learned before it goes as soon as it has shown what it takes, or is gone."""
 
 
 class Ledger:
@@ -173,7 +175,8 @@ class Ledger:
     def ended(self, of: Charged, process: Process) -> None:
         """Its process has been reaped."""
         self._note(of, process, over=True)
-        self._seen.pop(process.id, None)
+        if self._seen.pop(process.id).forgets:
+            self._drop(of)
 
     def _note(self, of: Charged, process: Process, *, over: bool) -> None:
         seen = self._of(process)
@@ -182,6 +185,9 @@ class Ledger:
         seen.memory_bytes = max(seen.memory_bytes, own)
         if not process.loaded:
             return  # half a model says nothing about the whole
+        if seen.forgets:
+            seen.forgets = False
+            self._drop(of)
         key = self._key(of, process)
         known = self._known(of.model).get(key, UNKNOWN)
         self._keep(
@@ -235,10 +241,13 @@ class Ledger:
             self._keep(key, Peak(device_bytes, self._known(of.model).get(key, UNKNOWN).memory_bytes))
 
     def forget(self, of: Charged) -> None:
-        """An operator says that what was learned is wrong. What its process took is true of it, though, and a successor is to know it."""
-        for key in [key for key in self._known(of.model) if key.digest == of.version.digest]:
-            self._keep(key, None)
-        if (process := of.process) is not None:
+        """An operator says that what was learned is wrong. Where there is a process it has its place by that, though, and a successor is to
+        know it: until what it takes is known itself."""
+        process = of.process
+        if process is None:
+            self._drop(of)
+        else:
+            self._of(process).forgets = True
             self._note(of, process, over=False)
 
     def forget_model(self, model: ModelName) -> None:
@@ -254,6 +263,10 @@ class Ledger:
 
     def _of(self, process: Process) -> _Seen:
         return self._seen.setdefault(process.id, _Seen())
+
+    def _drop(self, of: Charged) -> None:
+        for key in [key for key in self._known(of.model) if key.digest == of.version.digest]:
+            self._keep(key, None)
 
     def _known(self, model: ModelName) -> dict[PeakKey, Peak]:
         known = self._peaks.get(model)
