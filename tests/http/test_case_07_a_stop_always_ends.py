@@ -52,7 +52,7 @@ def test_an_unload_with_work_in_flight_answers_the_worker_s_caller(node: Node, p
 
 def test_an_unload_works_in_every_state(node: Node, probe: Probe):
     stopped = probe()
-    assert node.state(stopped) == "stopped"
+    until(lambda: node.state(stopped) == "stopped", within_s=10, what="its environment, which the deploy began to build, is there")
     assert node.unload(stopped).status == 200
     assert node.state(stopped) == "stopped"
 
