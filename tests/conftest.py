@@ -7,7 +7,7 @@ import pytest
 
 from fornada.keeper.cgroups import place, tree
 from tests.bounds import LONG, SCALE, bound
-from tests.harness import alone
+from tests.harness import alone, second_try
 
 TEST_TIMEOUT_S = 120  # the same as `timeout` in pyproject.toml, which can't be scaled
 
@@ -29,11 +29,16 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     alone.put_in_order(config, items)
+    second_try.allow(config, items)
     for item in items:
         if item.get_closest_marker("long") and not LONG:
             item.add_marker(pytest.mark.skip(reason="full counts: make test-long"))
         if SCALE != 1 and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(bound(TEST_TIMEOUT_S)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    second_try.tell(terminalreporter)
 
 
 def pytest_sessionfinish() -> None:
