@@ -189,6 +189,33 @@ async def test_host_memory_is_charged_wherever_a_model_runs_and_by_what_it_holds
 
 
 @virtual
+async def test_a_bound_beyond_what_there_is_is_no_need_the_first_process_has_everything_and_what_it_took_is_planned_then():
+    async with World(host="512MiB") as world:
+        for name in (A, B):
+            world.put(name, resources={"memory": "2GiB"}, behaviour=Behaviour(load_s=5.0))
+        await world.answer(A, echo=1)
+        assert charged(world, "cpu") == {A: (17 + 64, "learned")}
+        loading = world.ask(B, echo=1)
+        await asyncio.sleep(3.0)
+        assert charged(world, "cpu") == {B: (512, "declared")}, "of B nothing is known yet"
+        await loading.result()
+        await world.answer(A, echo=1)
+        assert charged(world, "cpu") == dict.fromkeys((A, B), (17 + 64, "learned")), "both are known, and fit"
+        launches = [process.launch for process in world.keeper.processes]
+        assert {launch.limits.memory_bytes for launch in launches} == {512 * MIB}, "and no process may take more than there is"
+        assert {launch.assignment["resources"]["memory_bytes"] for launch in launches} == {512 * MIB}
+
+
+@virtual
+async def test_who_really_takes_more_of_the_host_than_there_is_is_told_both_numbers_after_one_try():
+    async with World(host="512MiB") as world:
+        world.put(resources={"memory": "2GiB"}, behaviour=Behaviour(fails="no memory", fails_because_of="memory"))
+        with pytest.raises(NeverFits, match="needs 2 GiB of host memory, this node has 512 MiB for models"):
+            await world.answer(echo=1)
+        assert len(world.keeper.runners(A)) == 1
+
+
+@virtual
 async def test_what_was_learned_is_known_to_the_next_control_plane_and_peaks_fade_slowly():
     async with World(fakes=CARD) as world:
         world.put(behaviour=Behaviour(books=400 * MIB), resources=on_card(900))

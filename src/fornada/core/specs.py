@@ -49,7 +49,7 @@ class ResourcesSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: ByteCount = ByteCount(512 * MIB)
     """Host memory of one instance with all that it starts; 2 GiB unless said for tensorflow and torch. Beyond it an allocation fails
     or the instance is ended: at isolation full by the kernel, else by the node, which looks twice a second. At none the bound of
-    each process' data segment alone."""
+    each process' data segment alone. More than the node has for models counts as all of that."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N. auto takes a GPU only if device_memory is more than 0."""
     device_memory: ByteCount = ByteCount(0)

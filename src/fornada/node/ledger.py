@@ -104,7 +104,8 @@ class Ledger:
         known = [peak for key, peak in self._known(of.model).items() if key.digest == of.version.digest]
         device = max((peak.device_bytes for peak in known), default=0)
         memory = max((peak.memory_bytes for peak in known), default=0)
-        return Estimates(Estimate(of.device_bytes, device), Estimate(of.memory_bytes, memory))
+        # A bound that is enforced says what a model may take, not what it does: engines that reserve much have one of 2 GiB.
+        return Estimates(Estimate(of.device_bytes, device), Estimate(of.memory_bytes, memory, most_bytes=self._devices.host_bytes))
 
     def needs(self, of: Charged, devices: Iterable[str]) -> tuple[int, int]:
         """(bytes of its device, bytes of the host) that it waits for. `devices` are the accelerators of the node."""
@@ -222,7 +223,7 @@ class Ledger:
         missing = seen.refused_bytes or missing_in(reason)
         seen.refused_bytes = 0
         if process.device == CPU or not (missing or "cuda" in reason.lower()):
-            return 0, f"{format_size(of.memory_bytes)} is what it may take of the host's memory"
+            return 0, f"{format_size(min(of.memory_bytes, self._devices.host_bytes))} is what it may take of the host's memory"
         on_device, _ = self.estimates(of)
         live = max(seen.device_bytes, self._devices.held(process.id, process.device))
         needed = learned_from_shortage(on_device, live_bytes=live, missing_bytes=missing)

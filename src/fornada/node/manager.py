@@ -114,7 +114,7 @@ class Manager:
         self._draining = False
         self._beat_at = clock.now()
         scratch = data_dir / "scratch"
-        packing = Bound(settings.packed_members, parse_size(settings.packed_memory))
+        packing = Bound(settings.packed_members, min(parse_size(settings.packed_memory), devices.host_bytes))
         tasks = Tasks(telemetry.log)
         faults = Faults(telemetry.log, now=clock.now)
         ledger = Ledger(devices, store, log=telemetry.log, measure=measure)

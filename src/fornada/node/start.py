@@ -105,6 +105,7 @@ async def start(site: Site, version: Version, place: Place, obtained: Obtained, 
         kin=site.zygotes.of(id),
         inherited=site.inherited,
         release=site.release,
+        host_bytes=site.devices.host_bytes,
         rest_after_s=rest_after_s(version.spec.serving, site.settings.park_after_s),
         scratch_in_memory=site.settings.scratch_in_memory,
     )

@@ -22,6 +22,14 @@ def test_it_is_what_was_declared_until_something_was_measured_and_the_measured_p
     assert charged(100 * MIB, 600 * MIB) == (600 * MIB, Because.LEARNED)
 
 
+def test_a_declared_bound_beyond_what_there_is_counts_as_all_of_it_until_something_was_measured():
+    assert Estimate(2 * GIB, 0, most_bytes=GIB).expected_bytes == GIB
+    assert Estimate(GIB // 2, 0, most_bytes=GIB).expected_bytes == GIB // 2
+    assert Estimate(2 * GIB, 50 * MIB, most_bytes=GIB).expected_bytes == 50 * MIB
+    assert Estimate(2 * GIB, 3 * GIB, most_bytes=GIB).expected_bytes == 3 * GIB, "what was measured is no bound"
+    assert Estimate(2 * GIB).expected_bytes == 2 * GIB, "of a device it is the need"
+
+
 def test_whoever_holds_more_than_expected_is_charged_what_he_holds():
     assert charged(100 * MIB, 0, 200 * MIB) == (200 * MIB, Because.LIVE)
     assert charged(900 * MIB, 50 * MIB, 80 * MIB) == (80 * MIB, Because.LIVE)

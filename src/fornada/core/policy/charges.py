@@ -35,10 +35,13 @@ class Estimate:
     declared_bytes: int = 0
     learned_bytes: int = 0
     """0: nothing was measured, which says nothing about what it takes."""
+    most_bytes: int = 0
+    """Where what was declared is a bound and no need: all that there is for models. The first process is planned with that at most, and
+    has it alone if need be. 0: what was declared is the need."""
 
     @property
     def expected_bytes(self) -> int:
-        return self.learned_bytes or self.declared_bytes
+        return self.learned_bytes or (min(self.declared_bytes, self.most_bytes) if self.most_bytes else self.declared_bytes)
 
 
 @dataclass(frozen=True, slots=True)
