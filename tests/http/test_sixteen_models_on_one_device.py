@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -134,7 +135,7 @@ def swap_share(node: Node) -> float:
                 moves.append((seconds(line["time"]), -1))
     moves.sort()
     swapping_s, open_moves = 0.0, 0
-    for (at, step), (until, _) in zip(moves, moves[1:], strict=False):
+    for (at, step), (until, _) in pairwise(moves):
         open_moves += step
         swapping_s += until - at if open_moves > 0 else 0.0
     return swapping_s / (moves[-1][0] - moves[0][0])
