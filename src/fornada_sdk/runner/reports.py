@@ -28,6 +28,7 @@ def ready(loaded: Loaded, serving: Servable, *, load_s: float, warmup_s: float, 
             "outputs": [dict(tensor._asdict()) for tensor in loaded.outputs],
         },
         "pipelining": pipelining,
+        **({"sleeps": True} if serving.sleeps else {}),
     }
 
 

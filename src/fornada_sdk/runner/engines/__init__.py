@@ -13,6 +13,9 @@ An engine that executes weights gives `Loaded.target` a Model whose `engine` is 
 
     run(inputs) -> outputs                      one request: {name: array} in, {name: array} out
     run_batch(list of inputs) -> list of outputs    where the weights can take several at once
+    sleep(context), wake(context)               where it can give its memory on the device back and take it again, with equal
+                                                answers; `sleeps`, False: not with these weights. Never called with a request
+                                                under way; what one of them raises is the end of the process
 
 and asks `engines.python.author(assignment)` for the author's own Model, if `entry` names one, to put the weights into.
 """

@@ -18,6 +18,9 @@ _ASYNC_GENERATOR = 0x200
 Handle = Callable[[Any, Context], Any]
 """(request, context) -> result, generator or awaitable of a result."""
 
+Step = Callable[[Context], Any]
+"""One step of the ladder down or up; may be `async def`."""
+
 
 class Batching(NamedTuple):
     """[serving] max_batch and max_wait_ms."""
@@ -39,6 +42,15 @@ class Servable(NamedTuple):
     """Any of the steps is `async def`: run on a loop."""
     streaming: bool
     """Answers are streams, as far as the code shows."""
+    sleep: Step | None = None
+    """Gives device memory back. None where the model can't: then `wake` is None, too."""
+    wake: Step | None = None
+    """Takes it again."""
+
+    @property
+    def sleeps(self) -> bool:
+        """It can give its device memory back and take it again, with equal answers."""
+        return self.sleep is not None
 
 
 def servable(target: Target) -> Servable:
@@ -61,7 +73,18 @@ def servable(target: Target) -> Servable:
     single = _batch_of_one(run_batch) if run is None else run
     join = _joined_async if is_async else _joined
     handle = single if preprocess is None and postprocess is None and run is not None else join(preprocess, single, postprocess)
-    return Servable(handle, preprocess, run_batch, postprocess, is_async, streaming)
+    return Servable(handle, preprocess, run_batch, postprocess, is_async, streaming, *_rest(target))
+
+
+def _rest(target: Model) -> tuple[Step | None, Step | None]:
+    """(sleep, wake): the author's, where both are there; else the engine's, unless it says (`sleeps`) that these weights can't."""
+    if _overrides(target, "sleep") and _overrides(target, "wake"):
+        return target.sleep, target.wake
+    engine = target.engine
+    sleep, wake = getattr(engine, "sleep", None), getattr(engine, "wake", None)
+    if sleep is None or wake is None or not getattr(engine, "sleeps", True):
+        return None, None
+    return sleep, wake
 
 
 def _overrides(target: Model, name: str) -> bool:
