@@ -73,20 +73,20 @@ def launch(
     kin: str,
     inherited: Mapping[str, str],
     release: str,
-    host_bytes: int,
+    most_bytes: int,
     rest_after_s: float = 0.0,
     scratch_in_memory: bool = True,
 ) -> Launch:
     """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES. A Seat's process may be there
     already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty; `kin` the one of
-    its environment, for a successor. `host_bytes` is what there is of the host for all models: no process may take more.
+    its environment, for a successor. `most_bytes` is what there is of the host for all models: no process may take more.
     `rest_after_s` is node.parking's, for a process of its own."""
     spec = version.spec
     shared = seat if isinstance(seat, Seat) else None
     home = shared.scratch if shared is not None else place.scratch
     # A process that others share reads what its host's shelf holds, now and later.
     readable = msgspec.structs.replace(provisioned, folder=shared.shelf, artifacts={}) if shared is not None else provisioned
-    memory_bytes = min(shared.bound.memory_bytes if shared is not None else spec.resources.memory, host_bytes)
+    memory_bytes = min(shared.bound.memory_bytes if shared is not None else spec.resources.memory, most_bytes)
     room = spec.resources.scratch * (shared.bound.members if shared is not None else 1)
     return Launch(
         instance=place.instance,
@@ -108,7 +108,7 @@ def launch(
             shared=shared is not None,
         ),
         assignment={
-            **_assignment(version, provisioned, place, release, memory_bytes=min(spec.resources.memory, host_bytes)),
+            **_assignment(version, provisioned, place, release, memory_bytes=min(spec.resources.memory, most_bytes)),
             # Of all that is written to, the walls around a shared process hold its own home alone: a member's place is in there.
             "scratch": os.path.join(home, place.instance) if shared is not None else home,
             "host": shared.host if shared is not None else "",

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 from fornada.core.errors import FornadaError
 from fornada.core.lifecycle import events as e
 from fornada.core.names import ModelName
+from fornada.core.policy.memory import CPU
 from fornada.core.ports import KeeperLost, ProcessPort, SpawnRefused, Version
 from fornada.node.adoption import end_stranger
 from fornada.node.disk_use import removed
@@ -105,7 +106,8 @@ async def start(site: Site, version: Version, place: Place, obtained: Obtained, 
         kin=site.zygotes.of(id),
         inherited=site.inherited,
         release=site.release,
-        host_bytes=site.devices.host_bytes,
+        # What bounds a process counts more of it than what measures it does: page tables, files that it has read.
+        most_bytes=site.devices.host_bytes + site.devices.slack_bytes(CPU),
         rest_after_s=rest_after_s(version.spec.serving, site.settings.park_after_s),
         scratch_in_memory=site.settings.scratch_in_memory,
     )
