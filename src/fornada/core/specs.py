@@ -90,7 +90,7 @@ class ServingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_instances: int = 0
     """Kept running without requests."""
     max_instances: int = 1
-    """Copies under load (no effect yet: there is one at most)."""
+    """Copies under load, in room that nobody else wants; those beyond `min_instances` go again."""
     max_body: ByteCount = ByteCount(10 * MIB)
     """Largest body of a request."""
     packed: bool = True

@@ -7,16 +7,17 @@ comes of it. The life has one writer, `tell`. Everybody else asks for something 
 import asyncio
 from collections import deque
 from functools import partial
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from fornada.core.errors import Busy, DeadlinePassed, FornadaError, Unavailable
 from fornada.core.lifecycle import events as e
 from fornada.core.lifecycle.model import NEVER, ModelLife, Terms, step
 from fornada.core.lifecycle.states import CLOSING, PROVISIONING, RESTING, WITH_PROCESS, State, Wish, outside
-from fornada.core.names import Instant, ModelName
+from fornada.core.names import Instant
 from fornada.core.policy.idle import Use
 from fornada.core.policy.memory import Phase
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
+from fornada.node.home import Home
 from fornada.node.idling import Idling
 from fornada.node.intake import Intake
 from fornada.node.launch import Place
@@ -33,25 +34,11 @@ from fornada.node.waiters import Waiters
 BUSY_RETRY_S = 5.0
 
 
-class Home(Protocol):
-    """The model that an instance belongs to."""
-
-    name: ModelName
-
-    def keeps(self, instance: "Instance") -> bool:
-        """It is pinned, or wanted by min_instances: neither idleness nor another model ends it."""
-
-    def starting(self) -> tuple[int, int]:
-        """A process is about to be started: (load attempt, load count) of it."""
-
-    def announced(self, instance: "Instance", outcome: e.Outcome) -> None:
-        """The instance has come to a rest, or is ready."""
-
-
 class Instance:
     """Implements node.room.Resident, node.start.Owner, node.runner.Owner and node.intake.Decider."""
 
-    def __init__(self, version: Version, home: Home, *, site: Site) -> None:
+    def __init__(self, version: Version, home: Home, *, site: Site, beside: "Instance | None" = None) -> None:
+        """`beside`: another instance of the same version, whose line it shares."""
         spec = version.spec
         self.version = version
         self.model = home.name
@@ -59,14 +46,19 @@ class Instance:
         self.device_wish = spec.resources.device
         self.device_bytes = int(spec.resources.device_memory)
         self.memory_bytes = int(spec.resources.memory)
+        self.extra = beside is not None
+        """Another instance of the version is the one that people mean. Changed by its model alone."""
         self._home = home
         self._site = site
         terms = Terms(load_timeout_s=spec.serving.load_timeout_s, kill_s=site.settings.kill_s, backoff_s=site.settings.backoff_s)
         self.life = ModelLife(terms)
         self.since = site.now()
         """When it came into its state, as people see states."""
-        self.intake = Intake(self, model=home.name, serving=spec.serving, site=site)
+        crew = beside.intake.crew if beside is not None else None
+        self.intake: Intake = Intake(self, model=home.name, serving=spec.serving, site=site, crew=crew)
         self.submit, self.worth = self.intake.submit, self.intake.worth
+        if beside is not None:
+            self.worth.take_after(beside.worth)
         self.idling = Idling(self.intake, serving=spec.serving, use=self._use, due=lambda: self.evicted("idle"), site=site)
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""
@@ -81,7 +73,7 @@ class Instance:
         self._stepping = False
         self._undertaking = Undertaking(site.tasks, self.tell)
         self._provisioning = Provisioning(version, self._undertaking, site=site, note_progress=self.note_progress)
-        self._starting = Starting(self, self._undertaking, next_try=home.starting, site=site)
+        self._starting = Starting(self, self._undertaking, next_try=lambda: home.starting(self), site=site)
         self._timer: asyncio.TimerHandle | None = None
         self._waiters = Waiters(site.loop)
 
@@ -192,7 +184,7 @@ class Instance:
     def waited_too_long(self, now: Instant) -> None:
         """Called now and then: whoever has waited for room beyond the bound is told so. The wish itself stays in line."""
         bound_s = self._site.settings.max_wait_s
-        if self.life.state is not State.WAITING or now < self.waiting_since + bound_s:
+        if self.life.state is not State.WAITING or now < self.waiting_since + bound_s or self.intake.crew.open:
             return
         error = Busy(f"{self.describe()} for {bound_s:g} s", retry_after_s=BUSY_RETRY_S)
         self.intake.refuse_older(Instant(now - bound_s), error)
@@ -267,6 +259,7 @@ class Instance:
             case e.CloseToWork():
                 self.intake.close()
                 self.idling.end()
+                self._home.closed(self)
                 self.emptied()
             case e.CutOff():
                 if self.runner is not None:  # else nobody can be waiting for it
@@ -329,7 +322,7 @@ class Instance:
         elif life.state is State.FAILED:
             self._say_failed()
             refusal = self.refusal(self._site.now())
-            if refusal is not None:
+            if refusal is not None and not self.extra and not self.intake.crew.open:
                 self.intake.refuse_waiting(refusal)
         if outcome is e.Outcome.CRASHED:
             how = "was ended" if life.failure.kind is e.FailureKind.FAULT else "ended by itself"
@@ -337,7 +330,7 @@ class Instance:
         if life.state in RESTING:
             self.progress = Step("", "")
         self._home.announced(self, outcome)
-        if self.intake.line and self.life.state in RESTING:
+        if self.intake.line and self.life.state in RESTING and not self.extra:
             self.wanted()
 
     def _say_failed(self) -> None:
@@ -448,8 +441,7 @@ class Instance:
     @property
     def process(self) -> Process | None:
         """As the ledger sees it."""
-        runner = self.runner
-        if runner is None:
+        if (runner := self.runner) is None:
             return None
         still = self.idling.parked
         return Process(runner.id, runner.pid, runner.device, runner.host, runner.grown_bytes, runner.was_ready, still)
@@ -471,8 +463,8 @@ class Instance:
 
     @property
     def calls(self) -> int:
-        """Requests that it works on or that wait for it."""
-        return len(self.intake.line) + (len(self.runner.link.calls) if self.runner is not None else 0)
+        """Requests that it works on, and those that wait: for any instance of the version, of which one counts them."""
+        return (0 if self.extra else len(self.intake.line)) + (len(self.runner.link.calls) if self.runner is not None else 0)
 
     @property
     def last_used(self) -> Instant:
@@ -480,11 +472,18 @@ class Instance:
 
     @property
     def served_any(self) -> bool:
-        return self.life.served
+        return self.life.served or self.extra
 
     @property
     def oldest_waiting(self) -> Instant | None:
-        return self.intake.line.oldest()
+        return None if self.extra else self.intake.line.oldest()
+
+    def rate(self, now: Instant, wall: float) -> float:
+        """Whoever is extra would be missed least: the others take over its share."""
+        return 0.0 if self.extra else self.intake.crew.asked.rate(now, wall)
+
+    def no_room(self) -> None:
+        self.unwanted(grace_s=0.0, reason="no room was left over")
 
     def granted(self, device: str) -> None:
         self.device = device

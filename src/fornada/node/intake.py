@@ -13,8 +13,8 @@ from fornada.core.policy.admission import SAMPLES, Standing, admit
 from fornada.core.policy.batching import Slots, slots
 from fornada.core.requests import InferenceRequest, Sink
 from fornada.core.specs import ServingSpec
-from fornada.node.admission import Line
 from fornada.node.call import Call
+from fornada.node.crew import Crew
 from fornada.node.link import Link
 from fornada.node.room import Resident
 from fornada.node.site import Site
@@ -41,9 +41,11 @@ class Decider(Resident, Protocol):
 
 
 class Intake:
-    """Owns the line; the link's calls belong to the link. Implements node.call.Queue."""
+    """Of one instance; the line is that of all instances of the version. The link's calls belong to the link. Implements node.call.Queue and
+    node.crew.Member."""
 
-    def __init__(self, decider: Decider, *, model: ModelName, serving: ServingSpec, site: Site) -> None:
+    def __init__(self, decider: Decider, *, model: ModelName, serving: ServingSpec, site: Site, crew: Crew | None = None) -> None:
+        """`crew`: of another instance of the same version; None: it is the first."""
         self._decider = decider
         self._model = model
         self._serving = serving
@@ -51,14 +53,15 @@ class Intake:
         self._now = site.now
         self._wheel = site.wheel
         self._next_call = site.next_call
-        self._link: Link | None = None
+        self.link: Link | None = None
         """Set while requests may go to it."""
         self._granted_ahead = 0
         self._slots = Slots(0, 0)
         self._served = False
         self._go_on: Callable[[], None] | None = None
         """Set while the runner is stopped: nothing is sent before it was called."""
-        self.line = Line()
+        self.crew = crew or Crew(site.now())
+        self.line, self._asked = self.crew.line, self.crew.asked
         self.service_s: deque[float] = deque(maxlen=SAMPLES)
         """The last times from sending to answer, for predictions."""
         self.last_used = site.now()
@@ -71,13 +74,15 @@ class Intake:
     def submit(self, request: InferenceRequest, sink: Sink) -> Call:
         """core.ports.InferencePort.submit, for this version."""
         now = self._now()
-        self.worth.asked += 1
-        self.worth.asked_at = now
+        asked = self._asked
+        asked.count += 1
+        asked.at = now
         deadline = request.deadline
         if deadline is None:
             deadline = Instant(now + self._serving.timeout_s)
         call = Call(self._next_call(), request, sink, self, self._wheel, deadline, now)
-        link = self._link
+        crew = self.crew
+        link = crew.freest() if crew.several else self.link
         if link is not None and link.has_room and not self.line and deadline > now and not request.reject_if_busy:
             link.send(call, now)
             self._wheel.add(call, deadline, now)
@@ -97,7 +102,7 @@ class Intake:
         for call in calls:
             call.queue = self
             self.line.add(call)
-        self._dispatch(self._now())
+        self.crew.feed(self._now())
         if self.line:
             self._decider.wanted()
 
@@ -115,25 +120,27 @@ class Intake:
 
     def open(self, link: Link, *, granted_ahead: int) -> None:
         """Requests may go to this runner from now on."""
-        self._link = link
+        self.link = link
         self._granted_ahead = granted_ahead
         self._served = False
         self.last_used = self._now()
         self.worth.opened(self.last_used)
         self.service_s.clear()
         self._measure(link)
-        self._dispatch(self.last_used)
+        self.crew.joined(self)
+        self.feed(self.last_used)
 
     def hold(self, go_on: Callable[[], None]) -> None:
         """The runner is being stopped. `go_on` is called once, when the next request is there, which is sent at once."""
-        if self._link is not None:
+        if self.link is not None:
             self._go_on = go_on
-            self._measure(self._link)
+            self._measure(self.link)
 
     def close(self) -> None:
         """No further request may go to it."""
         self._go_on = None
-        self._link = None
+        self.link = None
+        self.crew.left(self)
         self._slots = Slots(0, 0)
         self.worth.closed(self._now())
 
@@ -142,12 +149,12 @@ class Intake:
         now = self.last_used = self._now()
         if link.ended:
             self.answered_at = now
-        if self._link is not link:
+        if self.link is not link:
             self._decider.emptied()
             return
         self._measure(link)
         if self.line:
-            self._dispatch(now)
+            self.feed(now)
         if not self._served and link.ended:
             self._served = True
             self._decider.served()
@@ -160,38 +167,45 @@ class Intake:
         self._site.room.replan_soon()
 
     def describe(self) -> str:
-        if self._link is not None:
-            return f"all {self._slots.working} places of {self._model} were taken"
+        if self.crew.open:
+            return f"all {self.crew.working} places of {self._model} were taken"
         return self._decider.describe()
 
     # ---- within
 
     def standing(self) -> Standing:
-        at_runner = len(self._link.calls) if self._link is not None else 0
-        return Standing(self._model, self._slots.working, at_runner + len(self.line), self._serving.queue, self.service_s)
+        crew = self.crew
+        return Standing(self._model, crew.working, crew.in_flight + len(self.line), self._serving.queue, self.service_s)
+
+    # ---- node.crew.Member
+
+    @property
+    def working(self) -> int:
+        return self._slots.working
 
     def _consider(self, call: Call, now: Instant) -> None:
-        refusal = self._decider.refusal(now)
+        ready = bool(self.crew.open)
+        refusal = None if ready else self._decider.refusal(now)
         if refusal is None and call.deadline <= now:
             refusal = DeadlinePassed("the request's deadline had passed when it came")
         if refusal is None:
             bound_s = self._site.settings.max_wait_s
-            room_s = self._site.room.waits_s(self._decider) if self._link is None else 0.0
+            room_s = self._site.room.waits_s(self._decider) if not ready else 0.0
             refusal = admit(self.standing(), reject_if_busy=call.request.reject_if_busy, max_wait_s=bound_s, room_s=room_s)
         if refusal is not None:
             call.refuse(refusal)
-            if call.request.reject_if_busy and self._link is None:
+            if call.request.reject_if_busy and not ready:
                 self._decider.wanted()  # who doesn't want to wait for a load still is a reason for it
             return
         self.line.add(call)
         self._wheel.add(call, call.deadline, now)
-        if self._link is not None:
-            self._dispatch(now)
+        if ready:
+            self.crew.feed(now)
         else:
             self._decider.wanted()
 
-    def _dispatch(self, now: Instant) -> None:
-        link = self._link
+    def feed(self, now: Instant) -> None:
+        link = self.link
         if link is None or not self.line:
             return
         if self._go_on is not None:
@@ -213,5 +227,5 @@ class Intake:
             granted_ahead=self._granted_ahead,
             service_s=self.service_s,
         )
-        # Without room every request goes by `_dispatch`: the short way never asks whether the runner is stopped.
+        # Without room every request goes by `feed`: the short way never asks whether the runner is stopped.
         link.capacity = min(self._slots.sent, self._slots.working + serving.queue) if self._go_on is None else 0

@@ -374,7 +374,7 @@ class Manager:
         return [*self._models.values(), *self._leaving]
 
     def _instances(self) -> list[Instance]:
-        return [instance for model in self._all() for instance in model.instances.values()]
+        return [instance for model in self._all() for instance in model.all()]
 
     async def _beat(self) -> None:
         """The scheduler's turn for what is nobody's event: waits that are over, back-offs that have passed."""
@@ -396,6 +396,7 @@ class Manager:
             self._site.zygotes.turn()
             for model in self._models.values():
                 model.keep_alive()
+                model.scale(now)
 
     # ---- adoption
 
@@ -413,7 +414,7 @@ class Manager:
                 self._site.tasks.start(end_stranger(process, kill_s=self._settings.kill_s), name=f"end {process.instance}")
                 continue
             instance = model.adopted(version)
-            if instance.state not in RESTING:
+            if instance is None:
                 self._site.tasks.start(end_stranger(process, kill_s=self._settings.kill_s), name=f"end {process.instance}")
                 continue
             self._site.telemetry.log.info("instance.adopted", model=model.name, instance=process.instance, pid=process.pid)
@@ -430,9 +431,7 @@ class Manager:
     def _measure(self) -> None:
         metrics = self._site.telemetry.metrics
         metrics.loop_age.read = lambda: [((), self._now() - self._beat_at)]
-        metrics.queue_length.read = lambda: [
-            ((model.name,), sum(map(views.queued, model.instances.values()))) for model in self._models.values()
-        ]
+        metrics.queue_length.read = lambda: [((model.name,), sum(map(views.queued, model.all()))) for model in self._models.values()]
         metrics.instances.read = self._count_instances
         metrics.parked.read = lambda: [((), sum(instance.idling.parked for instance in self._instances()))]
         metrics.zygotes.read = self._site.zygotes.count

@@ -12,6 +12,7 @@ from fornada.core.lifecycle.events import Outcome
 from fornada.core.lifecycle.states import RESTING, State, Wish
 from fornada.core.names import Instant, VersionDigest
 from fornada.core.ports import CatalogPort, Entry, Version
+from fornada.node.copies import Copies
 from fornada.node.instance import Instance
 from fornada.node.site import Site
 from fornada.node.waiters import until_at_rest, until_ready
@@ -33,13 +34,17 @@ class Model:
         self.going_down = False
         """The node ends: what stops now has not been replaced by anything."""
         self.instances: dict[VersionDigest, Instance] = {}
+        """The first of each version: what people mean by the version's state."""
         self.incoming: Instance | None = None
         """The stable version, while it comes up beside the one that serves."""
         self._site = site
         self._catalog = catalog
         self._left = left
         self._removed = False
+        self._copies = Copies(self, site=site)
         self.loads, self.attempts = site.store.counters(entry.name)
+        self._coming: dict[str, int] = {}
+        """What number those that load will be, if all of them become ready."""
         # A deploy was under way when the node went down: who served then goes on, and stable comes up beside it.
         self.current = self._instance(entry.answering)
 
@@ -59,7 +64,8 @@ class Model:
         """The catalogue says what is stable now, and which versions there are."""
         self.entry = entry
         for digest in [digest for digest in self.instances if digest not in entry.versions and digest != entry.stable.digest]:
-            self._retire(self.instances[digest])
+            for instance in self.all_of(self.instances[digest]):
+                self._retire(instance)
         stable = self._instance(entry.stable)
         if stable is self.incoming:
             return
@@ -83,7 +89,7 @@ class Model:
         """The catalogue has forgotten it."""
         self._removed = True
         self.incoming = None
-        for instance in list(self.instances.values()):
+        for instance in self.all():
             self._retire(instance)
         self._leave_if_over()
 
@@ -98,7 +104,7 @@ class Model:
         """Returns when nothing of it runs. Raises DeadlinePassed where even SIGKILL doesn't end it."""
         self.held = True
         now = self._site.now()
-        instances = list(self.instances.values())
+        instances = self.all()
         waits = [instance for instance in instances if instance.state not in RESTING]
         for instance in instances:
             # Who waits came before the order: it would load the model again at once, against the order.
@@ -122,7 +128,7 @@ class Model:
     def reset(self) -> None:
         self.attempts = 0
         self._keep_counters()
-        for instance in self.instances.values():
+        for instance in self.all():
             instance.reset()
             self._site.ledger.forget(instance)
         self.keep_alive()
@@ -135,17 +141,43 @@ class Model:
             if current.refusal(self._site.now()) is None:
                 current.wanted()
 
-    # ---- node.instance.Home
+    def scale(self, now: Instant) -> None:
+        """Called now and then: as many instances as there is work for."""
+        if self.current.version.spec.serving.max_instances > 1 and self.incoming is None and not self.held and not self._removed:
+            self._copies.scale(self.current, now)
+
+    # ---- its instances
+
+    def all(self) -> list[Instance]:
+        """Those of all versions, the first of each before further ones."""
+        return [*self.instances.values(), *self._copies]
+
+    def all_of(self, first: Instance) -> list[Instance]:
+        """Those of its version."""
+        return [first, *self._copies.of(first.version.digest)]
+
+    # ---- node.home.Home
 
     def keeps(self, instance: Instance) -> bool:
-        if self.held or instance not in (self.current, self.incoming):
+        serves = (self.current, self.incoming)
+        if self.held or instance.version.digest not in {first.version.digest for first in serves if first is not None}:
             return False
-        return self.pinned or instance.version.spec.serving.min_instances > 0
+        least = instance.version.spec.serving.min_instances
+        if instance.extra:
+            return instance in self._copies.of(instance.version.digest)[: max(0, least - 1)]
+        return instance in serves and (self.pinned or least > 0)
 
-    def starting(self) -> tuple[int, int]:
+    def closed(self, instance: Instance) -> None:
+        heir = self._copies.heir(instance) if instance is self.current and not self.held and not self.going_down else None
+        if heir is not None and not self._removed:
+            self._follow(instance, heir)
+
+    def starting(self, instance: Instance) -> tuple[int, int]:
         self.attempts += 1
         self._keep_counters()
-        return self.attempts, self.loads + 1
+        self._coming.pop(instance.key, None)
+        number = self._coming[instance.key] = max([self.loads, *self._coming.values()]) + 1
+        return self.attempts, number
 
     def _keep_counters(self) -> None:
         """A disk that is full costs what a restart would count by, never a load: what is in memory holds until then."""
@@ -155,6 +187,11 @@ class Model:
             self._site.telemetry.log.warning("store.counters_lost", model=self.name, reason=error.message)
 
     def announced(self, instance: Instance, outcome: Outcome) -> None:
+        if instance.state in RESTING:
+            self._coming.pop(instance.key, None)
+        if instance.extra:
+            self._announced_copy(instance, outcome)
+            return
         if outcome is Outcome.READY:
             self._note_load(instance)
             if instance is self.incoming:
@@ -171,10 +208,13 @@ class Model:
             self._forget_if_gone(instance)
         self.keep_alive()
 
-    def adopted(self, version: Version) -> Instance:
-        """The instance that takes over a predecessor's process. Who serves is said by the entry, not by who is there: an older version
-        may have been loaded by its digest alone."""
-        return self._instance(version)
+    def adopted(self, version: Version) -> Instance | None:
+        """The instance that takes over a predecessor's process; None for one too many. Who serves is said by the entry, not by who is there:
+        an older version may have been loaded by its digest alone."""
+        first = self._instance(version)
+        if first.state in RESTING:
+            return first
+        return self._copies.add(first) if len(self.all_of(first)) < version.spec.serving.max_instances else None
 
     def settle(self) -> None:
         """After every process has been adopted: stable takes over from an older one that serves, or goes on coming up beside it. Where
@@ -190,6 +230,24 @@ class Model:
         self.keep_alive()
 
     # ---- within
+
+    def _announced_copy(self, copy: Instance, outcome: Outcome) -> None:
+        if outcome is Outcome.READY:
+            self._note_load(copy)
+            first = self.instances.get(copy.version.digest)
+            if first is not None and first is self.current and first.state is not State.READY:
+                self._follow(first, copy)
+        elif copy.state in RESTING:
+            self._copies.remove(copy)
+            self._leave_if_over()
+        self.keep_alive()
+
+    def _follow(self, first: Instance, heir: Instance) -> None:
+        """The first of a version is gone, or not there yet, and another one serves: that is what people mean from now on."""
+        self._copies.exchange(first, heir)
+        self.instances[heir.version.digest] = heir
+        if self.current is first:
+            self.current = heir
 
     def _instance(self, version: Version) -> Instance:
         found = self.instances.get(version.digest)
@@ -212,7 +270,8 @@ class Model:
         self._site.telemetry.log.info("deploy.switched", model=self.name, version=to.version.digest[:12], waiting=len(waiting))
         to.intake.take_over(waiting)
         if old is not to:
-            old.unwanted(grace_s=self._site.settings.drain_s, reason="another version took its place")
+            for instance in self.all_of(old):
+                instance.unwanted(grace_s=self._site.settings.drain_s, reason="another version took its place")
 
     def _note_serving(self) -> None:
         """What can't be written costs this much: after a restart the older version is tried once more before this one."""
@@ -260,14 +319,15 @@ class Model:
         self._leave_if_over()
 
     def _leave_if_over(self) -> None:
-        if self._removed and all(instance.state in RESTING for instance in self.instances.values()):
+        if self._removed and all(instance.state in RESTING for instance in self.all()):
             self._left(self)
 
     def _note_load(self, instance: Instance) -> None:
         runner = instance.runner
-        if runner is None or runner.load_count <= self.loads:
+        ours = self._coming.pop(instance.key, 0)
+        if runner is None or not (ours or runner.load_count > self.loads):
             return  # adopted: a predecessor has counted it
-        self.loads = runner.load_count
+        self.loads = self.loads + 1 if ours else runner.load_count
         self._keep_counters()
         metrics = self._site.telemetry.metrics
         metrics.loads.at(self.name, "ok").value += 1

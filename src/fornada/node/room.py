@@ -36,6 +36,10 @@ class Resident(Charged, Protocol):
         """Never a victim."""
 
     @property
+    def extra(self) -> bool:
+        """One more of a model that has another instance: it takes what nobody wants, and is the first to go."""
+
+    @property
     def phase(self) -> Phase: ...
 
     @property
@@ -47,7 +51,13 @@ class Resident(Charged, Protocol):
     @property
     def oldest_waiting(self) -> Instant | None: ...
 
+    def rate(self, now: Instant, wall: float) -> float:
+        """Requests a second that are expected of it; `wall` in seconds since 1970."""
+
     def granted(self, device: str) -> None: ...
+
+    def no_room(self) -> None:
+        """It is `extra`, and there is nothing left over for it now."""
 
     def never_fits(self, reason: str) -> None: ...
 
@@ -170,6 +180,15 @@ class Room:
             known = self._foretold[resident.key]
         return known.waits_s
 
+    def left_over(self, resident: Resident) -> bool:
+        """There is room for one more that nobody else wants."""
+        now = self._now()
+        holders = self.holders()
+        needs = [*self._needs(), self._need(resident, now)]
+        rooms = self._devices.rooms(charged=self._charged(holders), now=now)
+        made = plan(needs, list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
+        return any(grant.key == resident.key for grant in made.grants)
+
     def device_of(self, resident: Resident) -> str:
         held = self._held.get(resident.key)
         return held.device if held else ""
@@ -268,6 +287,8 @@ class Room:
         self.reasons = made.waits
         for key, reason in made.never.items():
             self._waiting.pop(key).resident.never_fits(reason)
+        for key in made.declined:
+            self._waiting.pop(key).resident.no_room()
         for grant in made.grants:
             resident = self._waiting.pop(grant.key).resident
             self._held[grant.key] = _Held(resident, grant.device, self._ledger.estimates(resident))
@@ -295,7 +316,8 @@ class Room:
         device, memory = self._ledger.needs(resident, self._devices.accelerators)
         worth = resident.worth
         wish = resident.device_wish
-        return Need(resident.key, resident.model, wish, device, memory, since, in_s=worth.start_s, ladder=worth.ladder)
+        spare = resident.extra and not resident.kept
+        return Need(resident.key, resident.model, wish, device, memory, since, in_s=worth.start_s, ladder=worth.ladder, spare=spare)
 
     def _holdings(self, holders: Holders) -> Iterable[Holding]:
         now, wall = self._now(), self._wall()
@@ -312,7 +334,7 @@ class Room:
                     served=resident.served_any,
                     kept=resident.kept,
                     memory_bytes=charges.memory.bytes,
-                    rate=resident.worth.rate(now, wall),
+                    rate=resident.rate(now, wall),
                     ladder=resident.worth.ladder,
                 )
 

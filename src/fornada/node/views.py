@@ -21,7 +21,7 @@ def view(model: Model, site: Site) -> ModelView:
     """M of INTERFACE."""
     current = model.current
     spec = current.version.spec
-    instances = [instance for instance in model.instances.values() if instance.runner is not None]
+    instances = [instance for instance in model.all() if instance.runner is not None]
     pending = outside(current.state) == "pending"
     progress = {"phase": current.progress.phase, "text": current.progress.text, "fraction": current.progress.fraction}
     return ModelView(
@@ -33,7 +33,7 @@ def view(model: Model, site: Site) -> ModelView:
         state=outside(current.state),
         why=summary(model, site),
         declared_bytes=declared_bytes(current),
-        peak_bytes=max(peak_bytes(instance, site) for instance in model.instances.values()),
+        peak_bytes=max(peak_bytes(instance, site) for instance in model.all()),
         last_used=last_used(model, site),
         versions=[version_view(model, instance, site) for instance in model.instances.values()] + _unused_versions(model),
         instances=[instance_view(instance) for instance in instances],
@@ -250,7 +250,7 @@ def held_bytes(instance: Instance) -> int:
 
 
 def last_used(model: Model, site: Site) -> str | None:
-    used: list[Instant] = [i.intake.answered_at for i in model.instances.values() if i.intake.answered_at is not None]
+    used: list[Instant] = [i.intake.answered_at for i in model.all() if i.intake.answered_at is not None]
     return rfc3339(site.clock.wall() - (site.now() - max(used))) if used else None
 
 

@@ -9,15 +9,28 @@ NEWEST = 0.5
 """What the newest measurement counts for: a machine's starts are quick or slow for a while."""
 
 
-class Worth:
-    """Of one instance. Its intake tells when requests come and when it opens and closes, the room when it takes and gives back memory."""
+class Asked:
+    """How often one version is asked, by whichever of its instances."""
 
     def __init__(self, now: Instant) -> None:
-        self.asked = 0
+        self.count = 0
         """Requests that came, ever. Counted by the intake, on the way of each."""
-        self.asked_at = now
+        self.at = now
         self._demand = Demand(at=now)
         self._counted = 0
+
+    def rate(self, now: Instant, wall: float) -> float:
+        """Requests a second that are expected. `wall` in seconds since 1970: what is usual at an hour of day is learnt by it."""
+        hour = int(wall // HOUR_S)
+        self._demand = seen(self._demand, self.count - self._counted, last=self.at, hour=hour)
+        self._counted = self.count
+        return rate(self._demand, now=now, hour=hour)
+
+
+class Worth:
+    """Of one instance. Its intake tells when it opens and closes, the room when it takes and gives back memory."""
+
+    def __init__(self, now: Instant) -> None:
         self._begun_at: Instant | None = None
         """While it comes up after a grant; None for who was there already."""
         self._closed_at = now
@@ -45,12 +58,9 @@ class Worth:
         took_s = max(0.0, now - max(self._closed_at, answered_at))
         self._stop_s += NEWEST * (took_s - self._stop_s)
 
-    def rate(self, now: Instant, wall: float) -> float:
-        """Requests a second that are expected. `wall` in seconds since 1970: what is usual at an hour of day is learnt by it."""
-        hour = int(wall // HOUR_S)
-        self._demand = seen(self._demand, self.asked - self._counted, last=self.asked_at, hour=hour)
-        self._counted = self.asked
-        return rate(self._demand, now=now, hour=hour)
+    def take_after(self, other: "Worth") -> None:
+        """Another instance of the same version has been measured already."""
+        self._start_s, self._stop_s, self._measured = other._start_s, other._stop_s, other._measured
 
     @property
     def ladder(self) -> Ladder:

@@ -7,7 +7,7 @@ import pytest
 
 from fornada.core.names import Instant
 from fornada.core.policy.ladder import UNKNOWN
-from fornada.node.worth import Worth
+from fornada.node.worth import Asked, Worth
 
 WALL = 1_700_000_000.0
 
@@ -53,12 +53,12 @@ def test_a_step_down_begins_with_the_last_answer():
 
 
 def test_the_rate_follows_the_requests():
-    worth = Worth(0.0)
-    assert worth.rate(10.0, WALL) == 0.0
+    asked = Asked(0.0)
+    assert asked.rate(10.0, WALL) == 0.0
     for number in range(100):
-        worth.asked += 1
-        worth.asked_at = Instant(10.0 + number)
-    busy = worth.rate(110.0, WALL)
+        asked.count += 1
+        asked.at = Instant(10.0 + number)
+    busy = asked.rate(110.0, WALL)
     assert 0.3 < busy < 1.2
-    assert worth.rate(110.0, WALL) == pytest.approx(busy)
-    assert worth.rate(700.0, WALL) < busy / 50
+    assert asked.rate(110.0, WALL) == pytest.approx(busy)
+    assert asked.rate(700.0, WALL) < busy / 50

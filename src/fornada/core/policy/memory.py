@@ -75,6 +75,8 @@ class Need:
     """As a holder it will have this one."""
     work_s: float = 0.0
     """What waits for it is answered this long after it is ready: the least that it may be."""
+    spare: bool = False
+    """It is to have what is left over, now or not at all: nobody goes for it, and it claims nothing."""
 
 
 @dataclass(frozen=True, slots=True)

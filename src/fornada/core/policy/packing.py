@@ -54,6 +54,7 @@ def alone_because(spec: ModelSpec, *, device: str, host_crashes: int, bound: Bou
         (device != CPU, f"it runs on {device}"),
         (spec.resources.threads != 1, "it computes with several threads"),
         (spec.serving.concurrency != 1, "it takes several requests at a time"),
+        (spec.serving.max_instances > 1, "it may have several instances, each a process"),
         (not spec.serving.packed, "its author declined ([serving] packed = false)"),
         (host_crashes >= CRASHES_MOST, f"a shared process ended {host_crashes} times while it worked"),
     ]

@@ -44,6 +44,8 @@ class Plan:
     """Who waits on: what for, in words."""
     never: dict[str, str] = field(default_factory=dict)
     """Who can't ever fit: why, with both numbers."""
+    declined: tuple[str, ...] = ()
+    """Spare wishes for which nothing is left over: they don't wait."""
     again_at: Instant = NEVER
     """When time alone would change the plan."""
 
@@ -62,13 +64,17 @@ def plan(
     moves: list[Move] = []
     waits: dict[str, str] = {}
     never: dict[str, str] = {}
+    declined: list[str] = []
     again_at = NEVER
-    for need in sorted(needs, key=lambda need: (need.since, need.key)):
+    for need in sorted(needs, key=lambda need: (need.spare, need.since, need.key)):
         candidates = _places(picture, need, devices)
         if isinstance(candidates, str):
             never[need.key] = candidates
             continue
         usable = [device for device in candidates if not device.fenced]
+        if need.spare and not any(picture.fits_now(need, device) for device in usable):
+            declined.append(need.key)
+            continue
         if not usable:
             waits[need.key] = f"{', '.join(device.id for device in candidates)}: fenced after a fault"
             continue
@@ -92,7 +98,7 @@ def plan(
         picture.claim(need, device)
     evict = tuple(move.holding.key for move in moves if move.to is Rung.STOPPED)
     sleep = tuple(move.holding.key for move in moves if move.to is Rung.ASLEEP)
-    return Plan(tuple(grants), evict, sleep, waits, never, again_at)
+    return Plan(tuple(grants), evict, sleep, waits, never, tuple(declined), again_at)
 
 
 def candidates_of(need: Need, devices: Sequence[DeviceRoom]) -> list[DeviceRoom] | str:

@@ -1,0 +1,77 @@
+"""What the instances of one version have in common: the line in which requests wait, and how often they come.
+
+Whoever of them has a place free takes the next request, so that none waits while an instance has nothing to do.
+"""
+
+from typing import Protocol
+
+from fornada.core.names import Instant
+from fornada.node.admission import Line
+from fornada.node.link import Link
+from fornada.node.worth import Asked
+
+
+class Member(Protocol):
+    """An instance's intake."""
+
+    @property
+    def link(self) -> Link | None:
+        """To its runner, while requests may go there."""
+
+    @property
+    def working(self) -> int:
+        """Requests that it works on together."""
+
+    def feed(self, now: Instant) -> None:
+        """It takes from the line what it has room for."""
+
+
+class Crew:
+    """Of one version. With a single instance, which is the rule, nothing here costs a request anything."""
+
+    def __init__(self, now: Instant) -> None:
+        self.line = Line()
+        self.asked = Asked(now)
+        self.open: list[Member] = []
+        """Those to which requests may go, the one that has been open longest first."""
+        self.several = False
+
+    def joined(self, member: Member) -> None:
+        self.open.append(member)
+        self.several = len(self.open) > 1
+
+    def left(self, member: Member) -> None:
+        if member in self.open:
+            self.open.remove(member)
+            self.several = len(self.open) > 1
+
+    def freest(self) -> Link | None:
+        """Where the fewest requests are, the oldest member's of several such: so that those beyond it come to rest when there is less
+        to do. None where nobody has room."""
+        best, fewest = None, 1 << 30
+        for member in self.open:
+            link = member.link
+            if link is not None and link.has_room and len(link.calls) < fewest:
+                best, fewest = link, len(link.calls)
+        return best
+
+    def feed(self, now: Instant) -> None:
+        """Whoever has room takes from the line, those with the least to do first."""
+        for member in sorted(self.open, key=_busyness) if self.several else self.open:
+            if not self.line:
+                return
+            member.feed(now)
+
+    @property
+    def working(self) -> int:
+        """Requests that all together work on."""
+        return sum(member.working for member in self.open)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests at runners."""
+        return sum(_busyness(member) for member in self.open)
+
+
+def _busyness(member: Member) -> int:
+    return len(member.link.calls) if member.link is not None else 0
