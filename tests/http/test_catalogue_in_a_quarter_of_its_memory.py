@@ -93,7 +93,7 @@ def traffic(node: Node, chosen: list[Example]) -> Measured:
     todo, lock = iter(wanted), threading.Lock()
 
     def call() -> list[float]:
-        took = []
+        took: list[float] = []
         while True:
             with lock:
                 example = next(todo, None)
