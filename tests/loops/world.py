@@ -277,6 +277,7 @@ class World:
         **settings: Any,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="fornada-test-")
+        self.data_dir = Path(self._folder.name)
         self.clock = clock or VirtualClock()
         self.keeper = keeper or FakeKeeper()
         self.provision = FakeProvision(self.keeper)

@@ -159,7 +159,7 @@ def _check(settings: Settings) -> None:
 
 
 _SIZES = {
-    "node": ("spares_memory", "disk_budget", "packed_memory", "log_bytes"),
+    "node": ("spares_memory", "disk_budget", "packed_memory", "record_choices", "log_bytes"),
     "devices": ("reserve", "slack"),
     "server": ("max_bundle", "max_buffered"),
 }
@@ -173,6 +173,7 @@ def _sizes(settings: Settings) -> list[tuple[str, str]]:
     found = [
         ("[node] log_bytes", settings.node.log_bytes),
         ("[node] packed_memory", settings.node.packed_memory),
+        ("[node] record_choices", settings.node.record_choices),
         ("[node] spares_memory", settings.node.spares_memory),
         ("[server] max_bundle", settings.server.max_bundle),
     ]

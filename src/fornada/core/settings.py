@@ -37,6 +37,9 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Models without code (engines onnx and litert) that share one process at most; 0: each has one of its own."""
     packed_memory: str = "1GiB"
     """Bound of the memory of one such process; what doesn't fit beside the others gets another."""
+    record_choices: str = "0"
+    """Bytes kept of what decided about memory and what was decided: each request's time and model, each plan with all that it saw, one
+    JSON object a line, in DATA_DIR/logs/choices.log. To find out why something had to wait; 0: nothing is written."""
     log_bytes: str = "16MiB"
     """Bytes kept of one model's own output, and of the node's log."""
 

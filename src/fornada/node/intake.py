@@ -18,7 +18,6 @@ from fornada.node.crew import Crew
 from fornada.node.link import Link
 from fornada.node.room import Resident
 from fornada.node.site import Site
-from fornada.node.worth import Worth
 
 
 class Decider(Resident, Protocol):
@@ -65,7 +64,7 @@ class Intake:
         self.service_s: deque[float] = deque(maxlen=SAMPLES)
         """The last times from sending to answer, for predictions."""
         self.last_used = site.now()
-        self.worth = Worth(self.last_used)
+        self.worth = site.room.worth_of(model, self.last_used)
         self.answered_at: Instant | None = None
         """When a runner last ended a call; None: never yet."""
 

@@ -35,6 +35,7 @@ from fornada.node.memory_use import Held, held_by
 from fornada.node.model import Model
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
+from fornada.node.recorder import recorder_of
 from fornada.node.room import Room
 from fornada.node.scratch import ScratchWatch, folders
 from fornada.node.site import Site
@@ -119,7 +120,8 @@ class Manager:
         faults = Faults(telemetry.log, now=clock.now)
         ledger = Ledger(devices, store, log=telemetry.log, measure=measure)
         bounds = Bounds(max_resident=settings.max_resident, max_wait_s=settings.max_wait_s)
-        room = Room(devices, ledger, bounds=bounds, clock=clock, loop=loop)
+        recorder = recorder_of(settings, data_dir / "logs", wall=clock.wall)
+        room = Room(devices, ledger, bounds=bounds, clock=clock, loop=loop, recorder=recorder)
         self._site = Site(
             clock=clock,
             now=clock.now,

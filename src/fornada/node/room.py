@@ -9,14 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from fornada.core.names import Instant
+from fornada.core.names import Instant, ModelName
 from fornada.core.policy.forecast import forecast
 from fornada.core.policy.memory import CPU, Bounds, Holding, Need, Phase
 from fornada.core.policy.placement import Plan, plan
+from fornada.core.policy.record import moment
 from fornada.core.ports import Clock
 from fornada.core.resources import format_size
 from fornada.node.devices import Devices
 from fornada.node.ledger import Charged, Charges, Estimates, Ledger
+from fornada.node.recorder import Recorder
 from fornada.node.worth import Worth
 
 SOON_S = 0.005
@@ -92,12 +94,22 @@ class _Foretold:
 class Room:
     """The one writer of reservations."""
 
-    def __init__(self, devices: Devices, ledger: Ledger, *, bounds: Bounds, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        devices: Devices,
+        ledger: Ledger,
+        *,
+        bounds: Bounds,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        recorder: Recorder | None = None,
+    ) -> None:
         self._devices = devices
         self._ledger = ledger
         self._bounds = bounds
         self._now, self._wall = clock.now, clock.wall
         self._loop = loop
+        self._recorder = recorder
         self._held: dict[str, _Held] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._due = False
@@ -108,6 +120,10 @@ class Room:
         self._foretold: dict[str, _Foretold] = {}
         self.reasons: dict[str, str] = {}
         """Why who waits is still waiting, by key; as of the last plan."""
+
+    def worth_of(self, model: ModelName, now: Instant) -> Worth:
+        """For a new instance."""
+        return self._recorder.worth(model, now) if self._recorder is not None else Worth(now)
 
     # ---- what instances tell
 
@@ -254,6 +270,8 @@ class Room:
         """Nobody gets a place or has to go any more."""
         self._closed = True
         self._disarm()
+        if self._recorder is not None:
+            self._recorder.close()
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -279,7 +297,10 @@ class Room:
         now = self._now()
         holders = self.holders()
         rooms = self._devices.rooms(charged=self._charged(holders), now=now)
-        made = plan(list(self._needs()), list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
+        needs, holdings = list(self._needs()), list(self._holdings(holders))
+        made = plan(needs, holdings, rooms, bounds=self._bounds, now=now)
+        if self._recorder is not None:
+            self._recorder.note(moment(needs, holdings, rooms, bounds=self._bounds, now=now, made=made))
         self._carry_out(made)
         self._arm(made.again_at, now)
 

@@ -16,6 +16,7 @@ from fornada.core.names import Instant, ModelName
 from fornada.core.policy.admission import SAMPLES, Standing, admit
 from fornada.core.policy.demand import Demand, rate, seen
 from fornada.core.policy.forecast import forecast
+from fornada.core.policy.ladder import UNKNOWN
 from fornada.core.policy.memory import CPU, READY, Bounds, DeviceRoom, Holding, Need, Phase
 from fornada.core.policy.placement import NEVER, Plan, plan
 from fornada.core.policy.prefetch import prefetch
@@ -93,6 +94,8 @@ class Simulation:
         self._queues: dict[ModelName, deque[Asked]] = {model.name: deque() for model in models}
         self._service_s: dict[ModelName, deque[float]] = {model.name: deque(maxlen=SAMPLES) for model in models}
         self._demand = {model.name: Demand(hour=first_hour) for model in models}
+        self._asked: dict[ModelName, list[Instant]] = {model.name: [] for model in models}
+        """Since somebody last wanted to know how often it is: counted as node.worth does it."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._link_free_at = {"up": 0.0, "down": 0.0}
@@ -127,7 +130,7 @@ class Simulation:
 
     def ask(self, asked: Asked) -> None:
         """A request comes now."""
-        self._demand[asked.model] = seen(self._demand[asked.model], 1, last=self.now, hour=self._hour())
+        self._asked[asked.model].append(self.now)
         queue = self._queues[asked.model]
         queue.append(asked)
         if self._refuses(asked.model):
@@ -249,7 +252,7 @@ class Simulation:
             instance.arrives_at = self._over_link("down", ladder.sleep_s)
             self._after(instance, lambda: self._fell_asleep(instance))
         else:
-            instance.arrives_at = self._takes(ladder.stop_s)
+            instance.arrives_at = self._takes(self._stop_takes_s(instance.model))
             self._after(instance, lambda: self._ended(instance))
 
     def _fell_asleep(self, instance: _Instance) -> None:
@@ -271,7 +274,7 @@ class Simulation:
         model = self._models[name]
         if instance is None:
             instance = self._held[name] = _Instance(model, device, self.now)
-            instance.arrives_at = self._takes(model.ladder.start_s)
+            instance.arrives_at = self._takes(self._start_takes_s(model))
             self.report.starts += 1
         else:
             what = "wake"
@@ -295,6 +298,12 @@ class Simulation:
         if found is not None:
             self._come(ModelName(found.key), found.device, "prefetch")
             self._check()
+
+    def _start_takes_s(self, model: SimulatedModel) -> float:
+        return model.ladder.start_s
+
+    def _stop_takes_s(self, model: SimulatedModel) -> float:
+        return model.ladder.stop_s
 
     def _over_link(self, direction: str, seconds: float) -> Instant:
         begins = max(self.now, self._link_free_at[direction])
@@ -321,7 +330,7 @@ class Simulation:
             device_bytes=model.device_bytes,
             memory_bytes=model.host_bytes,
             since=since,
-            in_s=model.ladder.wake_s if asleep else model.ladder.start_s,
+            in_s=0.0 if model.ladder == UNKNOWN else model.ladder.wake_s if asleep else model.ladder.start_s,
             ladder=model.ladder,
             work_s=self._queue_s(model),
         )
@@ -356,6 +365,9 @@ class Simulation:
         return sum(asked.work_s for asked in self._queues[model.name]) / model.concurrency
 
     def _rate(self, name: ModelName) -> float:
+        if asked := self._asked[name]:
+            self._demand[name] = seen(self._demand[name], len(asked), last=asked[-1], hour=self._hour())
+            asked.clear()
         return rate(self._demand[name], now=self.now, hour=self._hour())
 
     def _phase(self, name: ModelName) -> Phase | None:

@@ -1,0 +1,65 @@
+"""Keeps what decided about memory and what was decided, for whom `fornada.simulate` is to show it again. Off unless the operator wants it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fornada.core.names import Instant, ModelName
+from fornada.core.policy.record import Came, Entry, Gone, Known, Ready, line
+from fornada.core.resources import parse_size
+from fornada.core.settings import NodeSettings
+from fornada.node.worth import HOUR_S, Worth
+from fornada.telemetry.files import RotatingFile
+
+NAME = "choices.log"
+
+
+def recorder_of(settings: NodeSettings, folder: Path, *, wall: Callable[[], float]) -> "Recorder | None":
+    """None: the operator doesn't want any."""
+    kept_bytes = parse_size(settings.record_choices)
+    return Recorder(folder / NAME, max_bytes=kept_bytes, wall=wall) if kept_bytes else None
+
+
+class Recorder:
+    """One file of a bounded size: what is older than its bound is lost."""
+
+    def __init__(self, path: Path, *, max_bytes: int, wall: Callable[[], float]) -> None:
+        self._file = RotatingFile(path, max_bytes=max_bytes)
+        self._wall = wall
+        self._closed = False
+
+    def note(self, entry: Entry) -> None:
+        if not self._closed:
+            self._file.append(line(entry))
+
+    def worth(self, model: ModelName, now: Instant) -> Worth:
+        """Of an instance, which tells it what happens to it."""
+        self.note(Known(now, model, int(self._wall() // HOUR_S)))
+        return _Recorded(self, model, now)
+
+    def close(self) -> None:
+        """What still happens to instances isn't this control plane's."""
+        self._closed = True
+        self._file.close()
+
+
+class _Recorded(Worth):
+    """Of one instance."""
+
+    def __init__(self, recorder: Recorder, model: ModelName, now: Instant) -> None:
+        super().__init__(now)
+        self._recorder = recorder
+        self._model = model
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The intake only counts, since it does so on the way of each request: here alone somebody wants to know of each.
+        super().__setattr__(name, value)
+        if name == "asked_at" and isinstance(value, float) and hasattr(self, "_model"):
+            self._recorder.note(Came(Instant(value), self._model))
+
+    def opened(self, now: Instant) -> None:
+        super().opened(now)
+        self._recorder.note(Ready(now, self._model, self.ladder))
+
+    def released(self, now: Instant, *, answered_at: Instant) -> None:
+        super().released(now, answered_at=answered_at)
+        self._recorder.note(Gone(now, self._model, self.ladder))
