@@ -1,7 +1,7 @@
 """docs/reference/metrics.md from telemetry.metrics."""
 
 from docs.generate.markdown import code, table
-from fornada.telemetry.metrics import SECONDS, Counts, Gauge, Metrics, Spreads
+from fornada.telemetry.metrics import SECONDS, Counts, Gauge, Metrics, Spreads, Total
 
 INTRODUCTION = """\
 # Metrics
@@ -26,7 +26,7 @@ def families() -> list[tuple[str, str, list[str], str]]:
     """(name as scraped, kind, labels, meaning) of each family, in the order of the code."""
     found = []
     for family in vars(Metrics()).values():
-        if isinstance(family, Counts):
+        if isinstance(family, Counts | Total):
             found.append((f"{family.name}_total", "counter", list(family.labels), family.text))
         elif isinstance(family, Spreads):
             found.append((family.name, "histogram", list(family.labels), family.text))

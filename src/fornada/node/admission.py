@@ -25,8 +25,9 @@ class Line:
     def add(self, call: Call) -> None:
         self._of(call)[call.id] = call
 
-    def discard(self, call: Call) -> None:
-        self._of(call).pop(call.id, None)
+    def discard(self, call: Call) -> bool:
+        """Whether it was there."""
+        return self._of(call).pop(call.id, None) is not None
 
     def pop(self) -> Call:
         """The next one. Raises KeyError where nobody waits."""

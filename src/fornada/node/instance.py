@@ -110,6 +110,7 @@ class Instance:
             return
         if self.life.state not in RESTING:
             self.ended_because = reason
+            self._site.moves.told_to_go(self, reason)
             self._say("instance.unwanted", reason=reason, state=self.life.state.value)
         self.tell(e.Unwanted(self._site.now(), grace_s))
 
@@ -217,6 +218,7 @@ class Instance:
         about = {"model": self.model, "instance": self.key, "over": type(event).__name__}
         with self._site.faults.contained("life", **about) as deciding:
             self.life, commands = step(self.life, event)
+            self._site.moves.note(self)
         failed = deciding.error
         if outside(self.life.state) != before:
             self.since = self._site.now()
@@ -325,6 +327,7 @@ class Instance:
             if refusal is not None and not self.extra and not self.intake.crew.open:
                 self.intake.refuse_waiting(refusal)
         if outcome is e.Outcome.CRASHED:
+            self._site.moves.fell(self, life.failure.reason)
             how = "was ended" if life.failure.kind is e.FailureKind.FAULT else "ended by itself"
             self.ended_because = f"it {how} ({life.failure.reason})"
         if life.state in RESTING:
@@ -493,7 +496,6 @@ class Instance:
         self.tell(e.NeverFits(self._site.now(), reason))
 
     def evicted(self, reason: str) -> None:
-        self._site.telemetry.metrics.evictions.at(self.model, reason).value += 1
         self.unwanted(grace_s=self._site.settings.drain_s, reason=reason)
 
     def _say(self, event: str, **fields: Any) -> None:

@@ -93,7 +93,7 @@ class Intake:
         """Those who wait and don't insist on this version: they go to another one."""
         leaving = [call for call in self.line if call.request.version is None]
         for call in leaving:
-            self.line.discard(call)
+            self.withdraw(call)
         return leaving
 
     def take_over(self, calls: list[Call]) -> None:
@@ -125,6 +125,8 @@ class Intake:
         self.last_used = self._now()
         self.worth.opened(self.last_used)
         self.service_s.clear()
+        for call in () if self.crew.open else self.line:
+            self._waited_for_swap(call)
         self._measure(link)
         self.crew.joined(self)
         self.feed(self.last_used)
@@ -162,7 +164,8 @@ class Intake:
     # ---- node.call.Queue
 
     def withdraw(self, call: Call) -> None:
-        self.line.discard(call)
+        if self.line.discard(call) and not self.crew.open:
+            self._waited_for_swap(call)
         self._site.room.replan_soon()
 
     def describe(self) -> str:
@@ -181,6 +184,10 @@ class Intake:
     @property
     def working(self) -> int:
         return self._slots.working
+
+    def _waited_for_swap(self, call: Call) -> None:
+        """Until now nothing was ready to take it."""
+        self._site.telemetry.metrics.swap_wait_seconds.at(self._model).observe(self._now() - call.since)
 
     def _consider(self, call: Call, now: Instant) -> None:
         ready = bool(self.crew.open)

@@ -22,7 +22,7 @@ from fornada.core.ports import CatalogPort, Clock, Health, KeeperPort, LogLine, 
 from fornada.core.requests import InferenceRequest, Sink, Ticket
 from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
-from fornada.node import views
+from fornada.node import residency, views
 from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
@@ -33,6 +33,7 @@ from fornada.node.instance import Instance
 from fornada.node.ledger import Ledger
 from fornada.node.memory_use import Held, held_by
 from fornada.node.model import Model
+from fornada.node.moves import Moves
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
 from fornada.node.recorder import recorder_of
@@ -135,6 +136,7 @@ class Manager:
             wheel=Wheel(now=clock.now, loop=loop, faults=faults),
             room=room,
             ledger=ledger,
+            moves=Moves(now=clock.now, wall=clock.wall, metrics=telemetry.metrics, sake=room.sake),
             way_out=WayOut(policy=outbound(allow_private), telemetry=telemetry, tasks=tasks, loop=loop),
             hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
             zygotes=Zygotes(zygotes, settings=settings, inherited=inherited or {}, log=telemetry.log, now=clock.now),
@@ -333,6 +335,9 @@ class Manager:
     def devices(self) -> Sequence[Mapping[str, Any]]:
         return views.device_views(self._site)
 
+    def residency(self) -> Mapping[str, Any]:
+        return views.residency_view(self._site)
+
     def patch_device(self, device: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
         self._upkeep.changed(device, change)
         return next(view for view in self.devices() if view["id"] == device)
@@ -438,10 +443,11 @@ class Manager:
         metrics.parked.read = lambda: [((), sum(instance.idling.parked for instance in self._instances()))]
         metrics.zygotes.read = self._site.zygotes.count
         metrics.spare_bytes.read = lambda: [((), self._site.zygotes.spare_bytes())]
+        metrics.charged_bytes.read = lambda: residency.charged(self._site)
         metrics.device_bytes.read = lambda: [
             ((device["id"], kind), device[f"{kind}_bytes"])
             for device in views.device_views(self._site)
-            for kind in ("total", "reserved", "used", "foreign")
+            for kind in ("total", "reserved", "used", "foreign", "lingering")
         ]
 
     def _count_instances(self) -> list[tuple[tuple[str, ...], float]]:

@@ -120,6 +120,8 @@ class Room:
         self._foretold: dict[str, _Foretold] = {}
         self.reasons: dict[str, str] = {}
         """Why who waits is still waiting, by key; as of the last plan."""
+        self._sakes: dict[str, str] = {}
+        """Who has to go, and whose need it is that they make room for; as of the last plan."""
 
     def worth_of(self, model: ModelName, now: Instant) -> Worth:
         """For a new instance."""
@@ -204,6 +206,15 @@ class Room:
         rooms = self._devices.rooms(charged=self._charged(holders), now=now)
         made = plan(needs, list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
         return any(grant.key == resident.key for grant in made.grants)
+
+    def line(self) -> list[tuple[Resident, Instant]]:
+        """Who waits for a place, and since when; the oldest wish first."""
+        return [(waiting.resident, waiting.since) for waiting in sorted(self._waiting.values(), key=lambda waiting: waiting.since)]
+
+    def sake(self, key: str) -> str:
+        """For which model it has to go; empty where the last plan chose it for none."""
+        waiting = self._waiting.get(self._sakes.get(key, ""))
+        return waiting.resident.model if waiting is not None else ""
 
     def device_of(self, resident: Resident) -> str:
         held = self._held.get(resident.key)
@@ -315,6 +326,7 @@ class Room:
             self._held[grant.key] = _Held(resident, grant.device, self._ledger.estimates(resident))
             resident.worth.granted(self._now())
             resident.granted(grant.device)
+        self._sakes = made.sakes
         for key in made.evict:
             if key in self._held:
                 self._held[key].resident.evicted("room")

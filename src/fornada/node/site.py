@@ -14,6 +14,7 @@ from fornada.node.faults import Faults
 from fornada.node.handover import Handover
 from fornada.node.hosts import Hosts
 from fornada.node.ledger import Ledger
+from fornada.node.moves import Moves
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
 from fornada.node.room import Room
@@ -39,6 +40,7 @@ class Site:
     wheel: Wheel
     room: Room
     ledger: Ledger
+    moves: Moves
     way_out: WayOut
     hosts: Hosts
     zygotes: Zygotes

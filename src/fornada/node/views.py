@@ -12,6 +12,7 @@ from fornada.node.instance import Instance
 from fornada.node.ledger import words
 from fornada.node.memory_use import resident_bytes
 from fornada.node.model import Model
+from fornada.node.residency import placed, residency, standing
 from fornada.node.runner import Runner
 from fornada.node.site import Site
 from fornada.telemetry.times import rfc3339
@@ -36,7 +37,7 @@ def view(model: Model, site: Site) -> ModelView:
         peak_bytes=max(peak_bytes(instance, site) for instance in model.all()),
         last_used=last_used(model, site),
         versions=[version_view(model, instance, site) for instance in model.instances.values()] + _unused_versions(model),
-        instances=[instance_view(instance) for instance in instances],
+        instances=[instance_view(instance, site) for instance in instances],
         pinned=model.pinned,
         account=model.entry.account,
         description=spec.description,
@@ -200,22 +201,35 @@ def labels(model: Model, digest: str) -> list[str]:
     return (["stable"] if entry.stable.digest == digest else []) + canary
 
 
-def instance_view(instance: Instance) -> dict[str, Any]:
+def residency_view(site: Site) -> dict[str, Any]:
+    """Who has memory, who waits for it, who had to go, and how much of the time went into it."""
+    return residency(
+        site,
+        [
+            {"model": instance.model, "declared_bytes": declared_bytes(instance), **instance_view(instance, site)}
+            for instance in placed(site)
+        ],
+    )
+
+
+def instance_view(instance: Instance, site: Site) -> dict[str, Any]:
+    """Also of one whose process is only being started: `id` is empty and `pid` null then."""
     runner = instance.runner
-    assert runner is not None
+    over = runner is not None and instance.state not in WITH_PROCESS
     return {
-        "id": runner.id,
-        "pid": runner.pid,
-        "state": outside(instance.state) if instance.state in WITH_PROCESS else "stopping",
-        "device": runner.device,
+        "id": runner.id if runner is not None else "",
+        "pid": runner.pid if runner is not None else None,
+        "state": "stopping" if over else outside(instance.state),
+        "device": runner.device if runner is not None else instance.device,
         "resident_bytes": held_bytes(instance),
         "in_flight": in_flight(instance),
         "queued": queued(instance),
-        "loads": runner.load_count,
+        "loads": runner.load_count if runner is not None else 0,
         "version": instance.version.digest,
-        "host": runner.host,
-        "start": runner.process.start,
+        "host": runner.host if runner is not None else "",
+        "start": runner.process.start if runner is not None else "",
         "parked": instance.idling.parked,
+        **standing(instance, site),
     }
 
 

@@ -123,6 +123,16 @@ class Gauge:
         return family
 
 
+class Total(Gauge):
+    """The same for numbers that only grow."""
+
+    def collect(self) -> Metric:
+        family = CounterMetricFamily(self.name, self.text, labels=self.labels)
+        for labels, value in self.read():
+            family.add_metric(labels, value)
+        return family
+
+
 class Metrics(Collector):
     """Every metric of the control plane, by the names that are promised."""
 
@@ -131,7 +141,30 @@ class Metrics(Collector):
         self.request_seconds = Spreads("fornada_request_seconds", "Seconds of a request by stage.", ["model", "stage"])
         self.loads = Counts("fornada_model_loads", "Loads by what became of them.", ["model", "outcome"])
         self.load_seconds = Spreads("fornada_model_load_seconds", "Seconds from the start of a runner until it was ready.", ["model"])
-        self.evictions = Counts("fornada_evictions", "Instances ended for another reason than an operator's wish.", ["model", "reason"])
+        self.evictions = Counts(
+            "fornada_evictions",
+            "Instances that lost their place, once each, by reason: room (another model needed it), idle, operator (unloaded), deploy "
+            "(another version took over), removed, fault (it was ready and crashed, or its device failed), shutdown, other.",
+            ["model", "reason"],
+        )
+        self.swap_wait_seconds = Spreads(
+            "fornada_swap_wait_seconds",
+            "Seconds that a request waited because its model wasn't ready, until it was, or until the caller was refused or left. Requests "
+            "that found it ready aren't in it, nor is the queue of a ready model.",
+            ["model"],
+        )
+        self.step_seconds = Spreads(
+            "fornada_step_seconds",
+            "Seconds of a step on the ladder: start (from the grant of memory until ready), wake, sleep, stop (from the last answer until "
+            "the process is gone). A step that failed isn't in it.",
+            ["model", "step"],
+        )
+        self.swap_seconds = Total(
+            "fornada_swap_seconds",
+            "Seconds in which a device took a model in (and let none go), let one go (and took none in), or did both at once: in, out, both. "
+            "No second is counted twice, so the sum of their rates is the share of time spent swapping.",
+            ["device", "direction"],
+        )
         self.orphaned = Counts("fornada_requests_orphaned", "Answers of runners that nobody waits for any more.", [])
         self.outbound_connections = Counts(
             "fornada_outbound_connections",
@@ -147,7 +180,17 @@ class Metrics(Collector):
         self.parked = Gauge("fornada_instances_parked", "Ready instances whose processes are stopped until the next request.", [])
         self.spare_bytes = Gauge("fornada_spares_bytes", "Memory that parked spares keep, by what one of each zygote was measured to.", [])
         self.zygotes = Gauge("fornada_zygotes", "Processes that fork instances, by state (importing, ready, unfit).", ["state"])
-        self.device_bytes = Gauge("fornada_device_bytes", "Bytes of a device by kind (total, reserved, used, foreign).", ["device", "kind"])
+        self.device_bytes = Gauge(
+            "fornada_device_bytes",
+            "Bytes of a device by kind: total, reserved (what models are charged of it), used, foreign (held by others), lingering (of "
+            "processes that are gone, not yet given back).",
+            ["device", "kind"],
+        )
+        self.charged_bytes = Gauge(
+            "fornada_charged_bytes",
+            "Bytes that a model's instances are charged of a device, by what the charge rests on (declared, learned, live).",
+            ["model", "device", "because"],
+        )
         self.isolation = Gauge(
             "fornada_isolation_info", "1 with the level at which models are kept apart (full, namespaces, landlock, none).", ["level"]
         )

@@ -248,6 +248,9 @@ class FakeOperations:
     def devices(self) -> Sequence[Mapping[str, Any]]:
         return [{"id": "cpu", "total_bytes": 1, "reserved_bytes": 0, "used_bytes": 0, "foreign_bytes": 0, "state": "ok"}]
 
+    def residency(self) -> Mapping[str, Any]:
+        return {"instances": [], "waits": [], "evictions": [], "swap": {"window_s": 1.0, "devices": {}}}
+
     def patch_device(self, device: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
         if device != "cuda:0":
             raise BadRequest(f"no such device: {device}")

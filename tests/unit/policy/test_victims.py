@@ -112,7 +112,7 @@ def test_who_sleeps_and_is_worth_less_is_stopped_so_that_another_may_sleep():
     plan_of = made([need()], asleep + ready, devices=[DeviceRoom(CPU, 3 * GIB), CARD])
     assert (plan_of.sleep, plan_of.evict) == ((), ("old",))  # its bytes have to be back first
     going = [replace(asleep[0], phase=Phase.CLOSING)]
-    assert made([need()], going + ready, devices=[DeviceRoom(CPU, 3 * GIB), CARD]) == replace(plan_of, evict=())
+    assert made([need()], going + ready, devices=[DeviceRoom(CPU, 3 * GIB), CARD]) == replace(plan_of, evict=(), sakes={})
     assert made([need()], ready, devices=[DeviceRoom(CPU, 3 * GIB), CARD]).sleep == ("a",)
     dear = [replace(asleep[0], rate=5.0)]
     plan_of = made([need()], dear + ready, devices=[DeviceRoom(CPU, 3 * GIB), CARD])

@@ -40,6 +40,8 @@ class Plan:
     """Instances to drain and stop, in the order of choice."""
     sleep: tuple[str, ...] = ()
     """Instances to drain and put to sleep, in the order of choice."""
+    sakes: dict[str, str] = field(default_factory=dict)
+    """Of each in `evict` and `sleep`: for whose need."""
     waits: dict[str, str] = field(default_factory=dict)
     """Who waits on: what for, in words."""
     never: dict[str, str] = field(default_factory=dict)
@@ -62,6 +64,7 @@ def plan(
     picture = Picture(holdings, devices, max_resident=bounds.max_resident)
     grants: list[Grant] = []
     moves: list[Move] = []
+    sakes: dict[str, str] = {}
     waits: dict[str, str] = {}
     never: dict[str, str] = {}
     declined: list[str] = []
@@ -93,12 +96,14 @@ def plan(
         else:
             picture.carry_out(victims)
             # Who is to be stopped so that the host holds who falls asleep has to be gone first: that one's turn comes with a later plan.
-            moves += [move for move in victims if picture.lease(move)]
+            leaving = [move for move in victims if picture.lease(move)]
+            moves += leaving
+            sakes.update({move.holding.key: need.key for move in leaving})
             waits[need.key] = picture.explain(need, device)
         picture.claim(need, device)
     evict = tuple(move.holding.key for move in moves if move.to is Rung.STOPPED)
     sleep = tuple(move.holding.key for move in moves if move.to is Rung.ASLEEP)
-    return Plan(tuple(grants), evict, sleep, waits, never, tuple(declined), again_at)
+    return Plan(tuple(grants), evict, sleep, sakes, waits, never, tuple(declined), again_at)
 
 
 def candidates_of(need: Need, devices: Sequence[DeviceRoom]) -> list[DeviceRoom] | str:

@@ -12,8 +12,30 @@ def _object(properties: Object, *optional: str) -> Object:
 _TEXT: Object = {"type": "string"}
 _COUNT: Object = {"type": "integer", "minimum": 0}
 _TIME: Object = {"type": ["string", "null"], "format": "date-time"}
+_MEASURE: Object = {"type": "number", "minimum": 0}
 _STATES = ["stopped", "pending", "ready", "asleep", "stopping", "failed"]
 
+_INSTANCE: Object = {
+    "type": "object",
+    "properties": {
+        "id": _TEXT,
+        "pid": {"type": ["integer", "null"]},
+        "state": _TEXT,
+        "step": {"type": "string", "description": "Where exactly it is: spawning, loading, warming, ready, asleep, ..."},
+        "device": {"type": ["string", "null"]},
+        "resident_bytes": _COUNT,
+        "expected_bytes": {"type": "integer", "minimum": 0, "description": "Of its device: as measured, else as declared"},
+        "charged_bytes": {"type": "integer", "minimum": 0, "description": "Of its device; slack included"},
+        "because": {"enum": ["declared", "learned", "live", ""], "description": "What the charge rests on"},
+        "in_flight": _COUNT,
+        "queued": _COUNT,
+        "loads": _COUNT,
+        "idle_s": _MEASURE,
+        "kept": {"type": "boolean", "description": "Pinned, or wanted by min_instances: never a victim"},
+        "expected_rps": {"type": "number", "description": "Requests a second that are expected of it"},
+        "value": {"type": "number", "description": "Seconds of swapping a second that its next step down would cost"},
+    },
+}
 MODEL = _object(
     {
         "name": _TEXT,
@@ -27,22 +49,7 @@ MODEL = _object(
         "peak_bytes": _COUNT,
         "last_used": _TIME,
         "versions": {"type": "array", "items": {"type": "object"}},
-        "instances": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": _TEXT,
-                    "pid": {"type": ["integer", "null"]},
-                    "state": _TEXT,
-                    "device": {"type": ["string", "null"]},
-                    "resident_bytes": _COUNT,
-                    "in_flight": _COUNT,
-                    "queued": _COUNT,
-                    "loads": _COUNT,
-                },
-            },
-        },
+        "instances": {"type": "array", "items": _INSTANCE},
         "pinned": {"type": "boolean"},
         "account": _TEXT,
         "description": _TEXT,
@@ -100,6 +107,43 @@ DEVICE = _object(
     "energy_j",
 )
 DEVICES = _object({"devices": {"type": "array", "items": DEVICE}})
+_WAIT = _object(
+    {
+        "model": _TEXT,
+        "version": _TEXT,
+        "since": _TEXT,
+        "waiting_s": _MEASURE,
+        "needs_bytes": {"type": "integer", "minimum": 0, "description": "Of a device where it asks for any, else of the host"},
+        "queued": _COUNT,
+        "why": _TEXT,
+    }
+)
+_EVICTION = _object(
+    {
+        "time": _TEXT,
+        "model": _TEXT,
+        "version": _TEXT,
+        "device": _TEXT,
+        "state": {"type": "string", "description": "Where it was"},
+        "reason": {"type": "string", "description": "The label of fornada_evictions_total"},
+        "why": {"type": "string", "description": "The same in words"},
+        "made_room_for": {"type": "string", "description": "The model that needed its room; empty for other reasons"},
+    }
+)
+_SWAP = _object(
+    {
+        "window_s": {"type": "number", "description": "Seconds that the shares are of: the last 60, or those since the start"},
+        "devices": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}},
+    }
+)
+RESIDENCY = _object(
+    {
+        "instances": {"type": "array", "items": _INSTANCE, "description": "All that have a place, those that are only coming included"},
+        "waits": {"type": "array", "items": _WAIT, "description": "Who waits for room, the oldest wish first"},
+        "evictions": {"type": "array", "items": _EVICTION, "description": "The last 64, the newest first"},
+        "swap": _SWAP,
+    }
+)
 _SIZE: Object = {"type": ["string", "integer"], "description": "Bytes, or e.g. 512MiB"}
 DEVICE_CHANGE: Object = {
     "type": "object",

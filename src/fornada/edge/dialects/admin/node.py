@@ -45,6 +45,11 @@ def node_routes(*, operations: OperationsPort, observer: Observer, draining: Cal
                 )
             },
         ),
+        Route(
+            "/api/v1/residency",
+            Style.SUPERSET,
+            {"GET": Operation("readResidency", "Who has memory, who waits for it, and who had to go", d.RESIDENCY, node.residency)},
+        ),
         Route("/api/v1/nodes", Style.SUPERSET, {"GET": Operation("listNodes", "The nodes of the fleet: this one", d.NODES, node.nodes)}),
         Route(
             "/api/v1/events",
@@ -84,6 +89,9 @@ class _Node:
 
     async def devices(self, call: Call) -> Reply:
         return json_reply({"devices": list(self._operations.devices())})
+
+    async def residency(self, call: Call) -> Reply:
+        return json_reply(self._operations.residency())
 
     async def change(self, call: Call) -> Reply:
         change = {name: value_of(raw) for name, raw in fields_of(call.body.strip() or b"{}").items()}
