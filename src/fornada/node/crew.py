@@ -29,9 +29,9 @@ class Member(Protocol):
 class Crew:
     """Of one version. With a single instance, which is the rule, nothing here costs a request anything."""
 
-    def __init__(self, now: Instant) -> None:
+    def __init__(self, asked: Asked) -> None:
         self.line = Line()
-        self.asked = Asked(now)
+        self.asked = asked
         self.open: list[Member] = []
         """Those to which requests may go, the one that has been open longest first."""
         self.several = False

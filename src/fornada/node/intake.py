@@ -59,7 +59,7 @@ class Intake:
         self._served = False
         self._go_on: Callable[[], None] | None = None
         """Set while the runner is stopped: nothing is sent before it was called."""
-        self.crew = crew or Crew(site.now())
+        self.crew = crew or Crew(site.room.asked_of(model, site.now()))
         self.line, self._asked = self.crew.line, self.crew.asked
         self.service_s: deque[float] = deque(maxlen=SAMPLES)
         """The last times from sending to answer, for predictions."""

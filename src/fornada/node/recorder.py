@@ -7,7 +7,7 @@ from fornada.core.names import Instant, ModelName
 from fornada.core.policy.record import Came, Entry, Gone, Known, Ready, line
 from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
-from fornada.node.worth import HOUR_S, Worth
+from fornada.node.worth import HOUR_S, Asked, Worth
 from fornada.telemetry.files import RotatingFile
 
 NAME = "choices.log"
@@ -31,10 +31,14 @@ class Recorder:
         if not self._closed:
             self._file.append(line(entry))
 
+    def asked(self, model: ModelName, now: Instant) -> Asked:
+        """Of a version, whose intakes count its requests."""
+        self.note(Known(now, model, int(self._wall() // HOUR_S)))
+        return _Asked(self, model, now)
+
     def worth(self, model: ModelName, now: Instant) -> Worth:
         """Of an instance, which tells it what happens to it."""
-        self.note(Known(now, model, int(self._wall() // HOUR_S)))
-        return _Recorded(self, model, now)
+        return _Worth(self, model, now)
 
     def close(self) -> None:
         """What still happens to instances isn't this control plane's."""
@@ -42,19 +46,27 @@ class Recorder:
         self._file.close()
 
 
-class _Recorded(Worth):
+class _Asked(Asked):
+    """Of one version."""
+
+    def __init__(self, recorder: Recorder, model: ModelName, now: Instant) -> None:
+        super().__init__(now)
+        self._tell: Callable[[Instant], None] = lambda at: recorder.note(Came(at, model))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Intakes only count, since they do so on the way of each request: here alone somebody wants to know of each.
+        super().__setattr__(name, value)
+        if name == "at" and isinstance(value, float) and hasattr(self, "_tell"):
+            self._tell(Instant(value))
+
+
+class _Worth(Worth):
     """Of one instance."""
 
     def __init__(self, recorder: Recorder, model: ModelName, now: Instant) -> None:
         super().__init__(now)
         self._recorder = recorder
         self._model = model
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # The intake only counts, since it does so on the way of each request: here alone somebody wants to know of each.
-        super().__setattr__(name, value)
-        if name == "asked_at" and isinstance(value, float) and hasattr(self, "_model"):
-            self._recorder.note(Came(Instant(value), self._model))
 
     def opened(self, now: Instant) -> None:
         super().opened(now)

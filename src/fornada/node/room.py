@@ -19,7 +19,7 @@ from fornada.core.resources import format_size
 from fornada.node.devices import Devices
 from fornada.node.ledger import Charged, Charges, Estimates, Ledger
 from fornada.node.recorder import Recorder
-from fornada.node.worth import Worth
+from fornada.node.worth import Asked, Worth
 
 SOON_S = 0.005
 FORECAST_HOLDS_S = 0.25
@@ -126,6 +126,10 @@ class Room:
     def worth_of(self, model: ModelName, now: Instant) -> Worth:
         """For a new instance."""
         return self._recorder.worth(model, now) if self._recorder is not None else Worth(now)
+
+    def asked_of(self, model: ModelName, now: Instant) -> Asked:
+        """For a new version's first instance."""
+        return self._recorder.asked(model, now) if self._recorder is not None else Asked(now)
 
     # ---- what instances tell
 
