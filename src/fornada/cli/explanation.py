@@ -59,6 +59,7 @@ def _failure(found: Table) -> list[str]:
     when = failure.get("time")
     failures, crashes = failure.get("failures"), failure.get("crashes")
     facts = [
+        "past: it has been ready since" if failure.get("past") else "",
         f"{when} ({ago(when)})" if isinstance(when, str) and when else "",
         f"{failures} loads failed in a row" if isinstance(failures, int) and failures > 1 else "",
         f"it ended by itself {_times(crashes)} in a row without an answer" if isinstance(crashes, int) and crashes > 1 else "",

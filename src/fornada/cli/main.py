@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 """Heading of the help -> names; each is found in fornada.cli.commands, in the module of its name or that of MODULES."""
 
-MODULES = {"load": "life", "unload": "life", "sleep": "life", "pin": "life", "reset": "life", "top": "ps"}
+MODULES = {"load": "life", "unload": "life", "sleep": "life", "pin": "life", "reset": "life"}
 INTERRUPTED = 130
 
 

@@ -44,7 +44,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty:
     if not rows:
         click.echo(empty)
     elif sys.stdout.isatty():
-        _print_rich(*_fitted(columns, safe, spare, terminal_width()))
+        _print_rich(*fitted(columns, safe, spare, terminal_width()))
     else:
         _print_plain(columns, safe)
 
@@ -110,9 +110,10 @@ def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _fitted(
+def fitted(
     columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], room: int
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Without as many of the `spare` columns as it takes to fit into `room` cells."""
     from rich.cells import cell_len
 
     widths = {name: max(cell_len(name), *(cell_len(row[place]) for row in rows)) for place, name in enumerate(columns)}

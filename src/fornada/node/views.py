@@ -167,7 +167,17 @@ def last_failure(instance: Instance, site: Site) -> dict[str, Any] | None:
         "failures": instance.life.failures,
         "crashes": instance.life.crashes,
         "retry_in_s": None if failure.retry_at == NEVER else round(max(0.0, failure.retry_at - now), 3),
+        "past": _is_over(instance),
     }
+
+
+def _is_over(instance: Instance) -> bool:
+    """Since its last failure it has been ready, or has answered after a crash."""
+    state, life = instance.state, instance.life
+    if state is State.FAILED or outside(state) == "pending":
+        return False
+    crashed = life.failure.kind in (FailureKind.CRASH, FailureKind.FAULT)
+    return outside(state) in ("ready", "asleep") or not (life.crashes if crashed else life.failures)
 
 
 def incoming(model: Model, site: Site) -> dict[str, Any] | None:

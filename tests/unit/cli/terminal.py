@@ -26,8 +26,12 @@ class Seen(NamedTuple):
     code: int
 
 
-def on_a_terminal(*args: str, url: str, typed: str = "", interrupt_at: str = "", columns: int = 140) -> Seen:
-    """Runs `fornada ARGS`. `typed` is typed at once; Ctrl-C is typed when `interrupt_at` has been shown."""
+def on_a_terminal(
+    *args: str, url: str, typed: str = "", interrupt_at: str = "", type_at: tuple[str, str] = ("", ""), columns: int = 140
+) -> Seen:
+    """Runs `fornada ARGS`. `typed` is typed at once; Ctrl-C is typed when `interrupt_at` has been shown; `type_at`: what
+    has to be shown, what is typed then."""
+    awaited, answer = (interrupt_at, "\x03") if interrupt_at else type_at
     outer, inner = pty.openpty()
     env = {**os.environ, "FORNADA_URL": url, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
     process = subprocess.Popen(
@@ -49,8 +53,8 @@ def on_a_terminal(*args: str, url: str, typed: str = "", interrupt_at: str = "",
             if not piece:
                 break
             shown += piece
-            if interrupt_at and not interrupted and interrupt_at.encode() in shown:
-                os.write(outer, b"\x03")
+            if awaited and not interrupted and awaited.encode() in shown:
+                os.write(outer, answer.encode())
                 interrupted = True
         code = process.wait(timeout=max(deadline - time.monotonic(), 1.0))
     finally:

@@ -171,6 +171,7 @@ def test_why_says_what_happened_what_comes_next_and_what_one_can_do(cli: Cli, no
         ({"last_failure": {**FAILED["last_failure"], "retry_in_s": None}}, "isn't tried again by itself"),
         ({"last_failure": {**FAILED["last_failure"], "crashes": 2}}, "it ended by itself 2 times in a row without an answer"),
         ({"state": "ready", "summary": "It is ready."}, "went wrong  exit code 1"),
+        ({"state": "ready", "last_failure": {**FAILED["last_failure"], "past": True}}, "past: it has been ready since"),
         ({"last_failure": {**FAILED["last_failure"], "time": "2026-01-02T03:04:05Z"}}, "2026-01-02T03:04:05Z ("),
         ({"state": "ready", "last_failure": None}, "it stops when nobody has asked for it for a while"),
         ({"state": "ready", "last_failure": None, "pinned": True}, "it stays loaded: it is pinned"),

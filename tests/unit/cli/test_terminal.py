@@ -79,14 +79,6 @@ def test_ctrl_c_leaves_at_once_in_one_line(node: FakeNode):
     assert "Traceback" not in seen.text
 
 
-def test_ctrl_c_is_how_top_ends(node: FakeNode):
-    node.on("GET", "/api/v1/models", say({"models": [model()]}))
-    node.on("GET", "/metrics", Said(b"", type="text/plain"))
-    seen = on_a_terminal("top", "--every", "0.2", url=node.url, interrupt_at="4711")
-    assert seen.code == 0
-    assert NAME in seen.text and "Traceback" not in seen.text
-
-
 def test_bytes_are_not_spilt_on_a_terminal(node: FakeNode):
     node.on("GET", PATH, say(model()))
     node.on("POST", f"/client/v4/accounts/local/ai/run/{NAME}", Said(b"\x89PNG\0", type="image/png"))

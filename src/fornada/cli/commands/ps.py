@@ -1,4 +1,4 @@
-"""`fornada ps | top`."""
+"""`fornada ps`."""
 
 import time
 from typing import Any
@@ -8,6 +8,7 @@ import click
 from fornada.cli import rates
 from fornada.cli.client import Node, with_node
 from fornada.cli.output import bytes_text, print_json, print_table
+from fornada.cli.screen import duration
 
 SAMPLE_S = 0.5
 COLUMNS = ("model", "pid", "state", "device", "declared", "measured", "in flight", "queued", "rps", "p50", "p99")
@@ -30,40 +31,15 @@ def ps(node: Node, as_json: bool) -> None:
       fornada ps
       fornada ps --json
     """
-    before = _reading(node)
+    before = reading(node)
     found = _instances(node)
     if any(instance["state"] == "ready" for instance in found):
         time.sleep(SAMPLE_S)  # requests per second need two readings
-    _add_rates(found, before, _reading(node))
+    add_rates(found, before, reading(node))
     if as_json:
         print_json({"instances": found})
     else:
         print_table(COLUMNS, [_row(instance) for instance in found], empty="nothing runs; 'fornada models' shows what could", spare=SPARE)
-
-
-@click.command()
-@click.option("--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, metavar="S", help="Seconds between two looks.")
-@with_node
-def top(node: Node, every: float) -> None:
-    """Show what `ps` shows, again and again, until interrupted.
-
-    \b
-    Example:
-      fornada top
-      fornada top --every 1
-    """
-    before = _reading(node)
-    try:
-        while True:
-            time.sleep(every)
-            found, after = _instances(node), _reading(node)
-            _add_rates(found, before, after)
-            before = after
-            click.clear()
-            click.echo(f"{node.url}  {time.strftime('%H:%M:%S')}")
-            print_table(COLUMNS, [_row(instance) for instance in found], empty="nothing runs", spare=SPARE)
-    except KeyboardInterrupt:
-        return  # how top ends
 
 
 def _instances(node: Node) -> list[dict[str, Any]]:
@@ -74,11 +50,13 @@ def _instances(node: Node) -> list[dict[str, Any]]:
     ]
 
 
-def _reading(node: Node) -> rates.Reading:
+def reading(node: Node) -> rates.Reading:
+    """Of the node's metrics, now."""
     return rates.read(node.text("/metrics"), now=time.monotonic())
 
 
-def _add_rates(found: list[dict[str, Any]], before: rates.Reading, after: rates.Reading) -> None:
+def add_rates(found: list[dict[str, Any]], before: rates.Reading, after: rates.Reading) -> None:
+    """To each instance what its model did between the two."""
     for instance in found:
         instance.update(rates.between(before, after, instance["model"])._asdict())
 
@@ -95,12 +73,6 @@ def _row(instance: dict[str, Any]) -> list[str]:
         str(instance.get("in_flight", "-")),
         str(instance.get("queued", "-")),
         "-" if rps is None else f"{rps:.1f}",
-        _milliseconds(instance.get("p50_s")),
-        _milliseconds(instance.get("p99_s")),
+        duration(instance.get("p50_s")),
+        duration(instance.get("p99_s")),
     ]
-
-
-def _milliseconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
