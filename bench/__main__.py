@@ -4,8 +4,9 @@ Rows: `echo` and `mlp` against the yardstick, which shares our runner, and again
 and `stream`, paced tokens, against the peers.
 The others stand alone: `packed`, what each further model costs in a process that several share; `coldstart`, from a request for a model
 that isn't running to its answer, executed, forked and from a spare; `idle`, a hundred that have nothing to do, and one for each engine;
-`bodies`, long ones, on two ways from the node to a runner; `uploads`, the same over HTTP, beside the yardstick; `standing`, what a node
-costs that only stands there; `growth`, a request with many models registered.
+`density`, how many of them one GiB holds, beside servers of one model each; `bodies`, long ones, on two ways from the node to a runner;
+`uploads`, the same over HTTP, beside the yardstick; `standing`, what a node costs that only stands there; `growth`, a request with many
+models registered.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import bodies, clients, coldstart, idle, network, packing, peers, standing, uploads
+from bench import bodies, clients, coldstart, density, idle, network, packing, peers, standing, uploads
 from bench.measure import PACED, Cell, Outcome, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
 from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Yardstick
 
@@ -34,6 +35,7 @@ ALONE: dict[str, Callable[[Path, argparse.Namespace], Outcome]] = {
     packing.ROW: packing.row,
     coldstart.ROW: coldstart.row,
     idle.ROW: idle.row,
+    density.ROW: density.row,
     bodies.ROW: bodies.row,
     uploads.ROW: uploads.row,
     standing.ROW: standing.row,
@@ -138,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         "--packages", default="", help="requirements for them, such as torch==2.13.0, where others than the newest are wanted"
     )
     parser.add_argument("--instances", type=int, default=idle.INSTANCES, help="models of the row idle")
+    parser.add_argument("--copies", type=int, default=density.COPIES, help="models of the row density")
     parser.add_argument("--registered", type=int, default=standing.REGISTERED, help="models of the row growth")
     parser.add_argument("--plain", action="store_true", help="mlp without numpy, where packages can't be reached")
     parser.add_argument("--json", help="write everything to this file too")

@@ -59,7 +59,7 @@ def measure(place: Path, *, members: int = MEMBERS) -> Packed:
         server.start({})
         names = [f"{ROW}-{number:03d}" for number in range(members)]
         for number, name in enumerate(names):
-            server.deploy(name, _folder(place / name, number))
+            server.deploy(name, network_folder(place / name, number))
         _load(server, names[0], body)
         pid = server.pid_of(names[0])
         before, cpu_before = private_bytes(pid), process_cpu_s(pid)
@@ -107,7 +107,7 @@ def _line(packed: Packed) -> str:
     )
 
 
-def _folder(place: Path, seed: int) -> Path:
+def network_folder(place: Path, seed: int) -> Path:
     """A model without code whose weights are like no other's."""
     place.mkdir()
     network.write(place / "network.onnx", seed=seed)
