@@ -27,6 +27,9 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     they count as memory of who fills them. false: on disk, where a model that means harm may hold much more than it declares."""
     park_after_s: float = 5.0
     """Idle time after which an instance is parked: its processes are stopped, and go on with the next request. 0: never."""
+    prefetch: bool = False
+    """A model that will probably be asked within five minutes, by how often it was asked of late and at this hour of day, is brought up before
+    anybody asks: into memory that nobody wants, and first to go. Costs starts that turn out to be in vain."""
     backoff_s: float = 1.0
     """First wait after a failed load; doubles to 60 s, reset by success or `reset`."""
     grace_s: float = 10.0

@@ -332,6 +332,7 @@ class Instance:
             self.ended_because = f"it {how} ({life.failure.reason})"
         if life.state in RESTING:
             self.progress = Step("", "")
+            self.intake.crew.asked.wanted()
         self._home.announced(self, outcome)
         if self.intake.line and self.life.state in RESTING and not self.extra:
             self.wanted()
@@ -461,8 +462,12 @@ class Instance:
                 return Phase.BUSY if self.calls or self._site.handover.predecessor else Phase.IDLE
             case State.UNWANTED | State.DRAINING | State.STOPPING:
                 return Phase.CLOSING
-            case _:
-                return Phase.COMING
+            case _:  # nobody has to wait until a guess has come up
+                return Phase.IDLE if self.foreseen else Phase.COMING
+
+    @property
+    def foreseen(self) -> bool:
+        return self.intake.crew.asked.foreseen
 
     @property
     def calls(self) -> int:
@@ -482,8 +487,8 @@ class Instance:
         return None if self.extra else self.intake.line.oldest()
 
     def rate(self, now: Instant, wall: float) -> float:
-        """Whoever is extra would be missed least: the others take over its share."""
-        return 0.0 if self.extra else self.intake.crew.asked.rate(now, wall)
+        """Whoever is extra would be missed least, for the others take over its share, or came on a guess."""
+        return 0.0 if self.extra or self.foreseen else self.intake.crew.asked.rate(now, wall)
 
     def no_room(self) -> None:
         self.unwanted(grace_s=0.0, reason="no room was left over")

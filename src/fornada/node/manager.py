@@ -36,6 +36,7 @@ from fornada.node.model import Model
 from fornada.node.moves import Moves
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
+from fornada.node.prefetching import Prefetching
 from fornada.node.recorder import recorder_of
 from fornada.node.room import Room
 from fornada.node.scratch import ScratchWatch, folders
@@ -150,6 +151,7 @@ class Manager:
             new_suffix=_suffix,
         )
         self._upkeep = Upkeep(self._site, self._instances)
+        self._prefetching = Prefetching(self._site, models=self._models.values)
         self._scratch_watch = ScratchWatch(
             scratch,
             watched=lambda: folders(self._instances()),
@@ -404,6 +406,7 @@ class Manager:
             for model in self._models.values():
                 model.keep_alive()
                 model.scale(now)
+            self._prefetching.turn(now)
 
     # ---- adoption
 

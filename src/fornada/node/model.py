@@ -98,6 +98,7 @@ class Model:
     async def load(self, deadline: Instant) -> None:
         """Raises what prevents it, or DeadlinePassed."""
         self.held = False
+        self.current.intake.crew.asked.wanted()
         await until_ready(self.incoming or self.current, deadline, now=self._site.now)
 
     async def unload(self, grace_s: float) -> None:
@@ -145,6 +146,12 @@ class Model:
         """Called now and then: as many instances as there is work for."""
         if self.current.version.spec.serving.max_instances > 1 and self.incoming is None and not self.held and not self._removed:
             self._copies.scale(self.current, now)
+
+    @property
+    def at_rest(self) -> Instance | None:
+        """Who would come up for the next request. None while anything of it runs or comes, and where an operator unloaded it."""
+        wished = self.held or self._removed or self.incoming is not None
+        return None if wished or any(instance.state not in RESTING for instance in self.all()) else self.current
 
     # ---- its instances
 

@@ -30,6 +30,7 @@ _UP = frozenset({"start", "wake"})
 _WORDS = {
     "room": "room",
     "idle": "idle",
+    "unused": "idle",
     "an operator unloaded it": "operator",
     "another version took its place": "deploy",
     "a newer version was deployed": "deploy",

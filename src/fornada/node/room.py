@@ -5,7 +5,7 @@ or change; it tells them that their place is granted, that they must go, or that
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from fornada.core.names import Instant, ModelName
 from fornada.core.policy.forecast import forecast
 from fornada.core.policy.memory import CPU, Bounds, Holding, Need, Phase
 from fornada.core.policy.placement import Plan, plan
+from fornada.core.policy.prefetch import prefetch
 from fornada.core.policy.record import moment
 from fornada.core.ports import Clock
 from fornada.core.resources import format_size
@@ -42,6 +43,10 @@ class Resident(Charged, Protocol):
         """One more of a model that has another instance: it takes what nobody wants, and is the first to go."""
 
     @property
+    def foreseen(self) -> bool:
+        """It is brought up before anybody asks, and nobody has asked yet: the same holds for it."""
+
+    @property
     def phase(self) -> Phase: ...
 
     @property
@@ -59,7 +64,7 @@ class Resident(Charged, Protocol):
     def granted(self, device: str) -> None: ...
 
     def no_room(self) -> None:
-        """It is `extra`, and there is nothing left over for it now."""
+        """It is `extra` or `foreseen`, and there is nothing left over for it now."""
 
     def never_fits(self, reason: str) -> None: ...
 
@@ -220,6 +225,16 @@ class Room:
         waiting = self._waiting.get(self._sakes.get(key, ""))
         return waiting.resident.model if waiting is not None else ""
 
+    def may_come_unasked(self, wishes: Sequence[tuple[Resident, float]]) -> str:
+        """The key of the one that is most worth bringing up into what is free (core.policy.prefetch); empty: none. With the rate of
+        requests that is expected of each."""
+        now = self._now()
+        holders = self.holders()
+        needs = [(self._need(resident, now), rate) for resident, rate in wishes]
+        rooms = self._devices.rooms(charged=self._charged(holders), now=now)
+        best = prefetch(needs, list(self._needs()), list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
+        return best.key if best is not None else ""
+
     def device_of(self, resident: Resident) -> str:
         held = self._held.get(resident.key)
         return held.device if held else ""
@@ -353,7 +368,7 @@ class Room:
         device, memory = self._ledger.needs(resident, self._devices.accelerators)
         worth = resident.worth
         wish = resident.device_wish
-        spare = resident.extra and not resident.kept
+        spare = resident.foreseen or (resident.extra and not resident.kept)
         return Need(resident.key, resident.model, wish, device, memory, since, in_s=worth.start_s, ladder=worth.ladder, spare=spare)
 
     def _holdings(self, holders: Holders) -> Iterable[Holding]:

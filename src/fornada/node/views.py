@@ -123,6 +123,7 @@ def _of_current(model: Model, site: Site) -> str:
         case State.READY:
             runner = current.runner
             where = f"on {runner.device}, pid {runner.pid}{_shared(runner, site)}" if runner else ""
+            where += ", brought up before anybody asked" if current.foreseen else ""
             where += ", and stopped until the next request comes" if current.idling.parked else ""
             return f"It is ready {where}: {in_flight(current)} requests in flight, {queued(current)} waiting."
         case State.ASLEEP:
@@ -142,7 +143,12 @@ def _shared(runner: Runner, site: Site) -> str:
 
 def _cause(instance: Instance) -> str:
     """`ended_because` is a word of ours or a sentence."""
-    return {"idle": "it was idle", "room": "another model needed the room"}.get(instance.ended_because, instance.ended_because)
+    said = {
+        "idle": "it was idle",
+        "room": "another model needed the room",
+        "unused": "it was brought up before anybody asked, and nobody did",
+    }
+    return said.get(instance.ended_because, instance.ended_because)
 
 
 def _of_failed(instance: Instance, site: Site) -> str:

@@ -1,7 +1,7 @@
 """What an instance's absence would cost, measured where it happened before: how often it is asked, how long it takes to come and to go."""
 
 from fornada.core.names import Instant
-from fornada.core.policy.demand import Demand, rate, seen
+from fornada.core.policy.demand import Demand, rate, seen, usual
 from fornada.core.policy.ladder import UNKNOWN, Ladder
 
 HOUR_S = 3600.0
@@ -18,13 +18,33 @@ class Asked:
         self.at = now
         self._demand = Demand(at=now)
         self._counted = 0
+        self._foreseen_at = -1
+
+    @property
+    def foreseen(self) -> bool:
+        """It was brought up before anybody asked, and nobody has asked since."""
+        return self._foreseen_at == self.count
+
+    def foresee(self) -> None:
+        """It is brought up now, though nobody asks."""
+        self._foreseen_at = self.count
+
+    def wanted(self) -> None:
+        """Somebody wants it, or it is over: what is said of requests that never came doesn't hold any more."""
+        self._foreseen_at = -1
 
     def rate(self, now: Instant, wall: float) -> float:
         """Requests a second that are expected. `wall` in seconds since 1970: what is usual at an hour of day is learnt by it."""
-        hour = int(wall // HOUR_S)
-        self._demand = seen(self._demand, self.count - self._counted, last=self.at, hour=hour)
+        return rate(self._as_of(wall), now=now, hour=int(wall // HOUR_S))
+
+    def usual(self, wall: float) -> float:
+        """Requests a second at this hour of day, mean over the days."""
+        return usual(self._as_of(wall), hour=int(wall // HOUR_S))
+
+    def _as_of(self, wall: float) -> Demand:
+        self._demand = seen(self._demand, self.count - self._counted, last=self.at, hour=int(wall // HOUR_S))
         self._counted = self.count
-        return rate(self._demand, now=now, hour=hour)
+        return self._demand
 
 
 class Worth:

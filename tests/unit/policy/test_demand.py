@@ -12,7 +12,7 @@ from hypothesis import given
 from fornada.core.policy.demand import BURST_S, HOUR_S, LATELY_S, Demand, likely, rate, seen
 from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, Phase
 from fornada.core.policy.placement import Grant
-from fornada.core.policy.prefetch import prefetch
+from fornada.core.policy.prefetch import LIKELY, SOON_S, prefetch
 
 GIB = 1024**3
 DEVICES = [DeviceRoom(CPU, 64 * GIB), DeviceRoom("cuda:0", 8 * GIB)]
@@ -121,6 +121,24 @@ def test_nobody_goes_for_what_nobody_has_asked_for():
 
 def test_what_is_free_belongs_to_those_who_wait():
     assert ahead([(wish("a"), 1.0)], needs=[wish("large", 8)], held=[held("x", 2)]) is None
+
+
+def test_while_somebody_comes_up_nothing_else_is_brought_up():
+    assert ahead([(wish("a"), 1.0)], held=[held("x", 1, phase=Phase.COMING)]) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.floats(0.0, 2.0), st.floats(0.0, 20.0)), max_size=12), st.integers(0, 8))
+def test_whatever_is_brought_up_fits_beside_what_is_there(sizes, taken):
+    wishes = [(wish(f"m{number}", gib, in_s=in_s), expected) for number, (gib, expected, in_s) in enumerate(sizes)]
+    found = ahead(wishes, held=[held("x", taken)])
+    able = {
+        need.key: need.in_s * likely(expected, within_s=SOON_S)
+        for need, expected in wishes
+        if likely(expected, within_s=SOON_S) >= LIKELY and need.device_bytes <= (8 - taken) * GIB
+    }
+    assert (found is None) == (not able)
+    if found is not None:
+        assert able[found.key] == max(able.values())
 
 
 def test_what_nobody_is_likely_to_want_stays_down():

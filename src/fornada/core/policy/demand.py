@@ -64,6 +64,11 @@ def rate(demand: Demand, *, now: Instant, hour: int) -> float:
     return usual + BURST_WEIGHT * demand.just_now * _faded(passed_s, BURST_S) / BURST_S
 
 
+def usual(demand: Demand, *, hour: int) -> float:
+    """Requests a second at this hour of day, mean over the days: what is expected whatever came of late."""
+    return demand.by_hour[hour % HOURS]
+
+
 def likely(expected_rate: float, *, within_s: float) -> float:
     """How likely at least one request is within so many seconds."""
     return 1.0 - math.exp(-expected_rate * within_s)
