@@ -346,7 +346,8 @@ class World:
         timeout_s: float | None = None,
         version: VersionDigest | None = None,
         reject_if_busy: bool = False,
-        priority: Priority = Priority.INTERACTIVE,
+        priority: Priority = Priority.NORMAL,
+        account: str = LOCAL_ACCOUNT,
         body: bytes | None = None,
         takes: bool = True,
         caller: Caller | None = None,
@@ -358,7 +359,7 @@ class World:
         request = InferenceRequest(
             request_id="r",
             trace_id="t",
-            account=LOCAL_ACCOUNT,
+            account=AccountId(account),
             model=ModelName(model),
             version=version,
             deadline=None if timeout_s is None else Instant(self.clock.now() + timeout_s),

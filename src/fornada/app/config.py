@@ -154,10 +154,15 @@ def _check(settings: Settings) -> None:
     for folder in settings.provision.allow_files or []:
         if not folder.startswith(("/", "~/")):
             raise ConfigError(f"[provision] allow_files = '{folder}' is no absolute path of a directory")
+    for account, weight in settings.node.account_weights.items():
+        if not LEAST_WEIGHT <= weight <= 1 / LEAST_WEIGHT:
+            raise ConfigError(f"[node] account_weights: {account} = {weight} must be from {LEAST_WEIGHT:g} to {1 / LEAST_WEIGHT:g}")
     if settings.node.backoff_s > 60:
         raise ConfigError(f"[node] backoff_s = {settings.node.backoff_s} is more than its bound of 60")
 
 
+LEAST_WEIGHT = 0.001
+"""Of an account; the inverse is the most."""
 _SIZES = {
     "node": ("spares_memory", "disk_budget", "packed_memory", "record_choices", "log_bytes"),
     "devices": ("reserve", "slack"),

@@ -17,10 +17,12 @@ from fornada.core.names import AccountId, Instant, ModelName, VersionDigest
 
 
 class Priority(enum.IntEnum):
-    """Order among requests of one model; jobs of the batch API run in what is left."""
+    """Order among the requests of one account to one model, the least first; jobs of the batch API run in what all accounts leave."""
 
-    INTERACTIVE = 0
-    JOB = 1
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+    JOB = 3
 
 
 class InferenceRequest(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +46,7 @@ class InferenceRequest(msgspec.Struct, frozen=True, gc=False):
     stream: bool = False
     reject_if_busy: bool = False
     affinity: str | None = None
-    priority: Priority = Priority.INTERACTIVE
+    priority: Priority = Priority.NORMAL
 
 
 class InvokeHead(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,6 +25,8 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scratch_in_memory: bool = True
     """Scratch directories lie in memory where models have mounts of their own (isolation full and namespaces): the kernel bounds them, and
     they count as memory of who fills them. false: on disk, where a model that means harm may hold much more than it declares."""
+    account_weights: dict[str, float] = {}
+    """Shares of accounts whose requests wait for the same model, e.g. { team-a = 3, team-b = 0.5 }; 1 where nothing is said."""
     park_after_s: float = 5.0
     """Idle time after which an instance is parked: its processes are stopped, and go on with the next request. 0: never."""
     prefetch: bool = False

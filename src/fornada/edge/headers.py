@@ -10,11 +10,13 @@ from collections.abc import Sequence
 import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError
+from fornada.core.requests import Priority
 from fornada.edge.auth import ANYBODY, Authenticator, Caller, Credentials
 from fornada.edge.ids import echoable
 
 LONGEST_TIMEOUT_MS = 24 * 3600 * 1000
 LONGEST_AFFINITY = 256
+PRIORITIES = {b"high": Priority.HIGH, b"normal": Priority.NORMAL, b"low": Priority.LOW}
 SMALL_BODY = 16 * 1024
 """Bodies up to here are read without asking the route for its limit first; the route checks it afterwards."""
 # Not for model code: what speaks of the connection, and whatever may hold a secret.
@@ -32,6 +34,7 @@ _HOP = frozenset(
         "upgrade",
         "http2-settings",
         "x-request-id",
+        "x-priority",
         "x-timeout-ms",
     )
 )
@@ -57,6 +60,7 @@ class Facts:
         "media_type",
         "plain",
         "preflight",
+        "priority",
         "refusal",
         "request_id",
         "timeout_s",
@@ -77,6 +81,7 @@ class Facts:
         self.upgrade = False
         self.expect_continue = False
         self.request_id: str | None = None
+        self.priority = Priority.NORMAL
         self.timeout_s: float | None = None
         self.affinity: str | None = None
         self.cors = b""
@@ -135,6 +140,7 @@ def _read(facts: Facts, named: dict[str, bytes], authenticator: Authenticator, *
         facts.preflight = "access-control-request-method" in named
         facts.cors = _cors(origin, named) if facts.preflight else _readable(origin)
     facts.timeout_s = _timeout_s(named.get("x-timeout-ms"))
+    facts.priority = _priority(named.get("x-priority"))
     affinity = _text(named.get("x-session-affinity", b""))
     facts.affinity = affinity[:LONGEST_AFFINITY] or None
     shown = {name: _text(value) for name, value in named.items() if name not in _HOP and not _SECRET.search(name)}
@@ -150,6 +156,15 @@ def _timeout_s(value: bytes | None) -> float | None:
         if 0 < milliseconds <= LONGEST_TIMEOUT_MS:
             return milliseconds / 1000
     raise BadRequest(f"x-timeout-ms must be a number of milliseconds above 0, at most {LONGEST_TIMEOUT_MS}")
+
+
+def _priority(value: bytes | None) -> Priority:
+    if value is None:
+        return Priority.NORMAL
+    known = PRIORITIES.get(value.strip().lower())
+    if known is None:
+        raise BadRequest(f"x-priority must be {', '.join(name.decode() for name in PRIORITIES)}")
+    return known
 
 
 def _token(named: dict[str, bytes]) -> str | None:

@@ -33,6 +33,12 @@ RUN_ERRORS = (
 RUN_HEADERS = (
     Parameter("x-session-affinity", "Requests with the same value go to the same instance", place="header"),
     Parameter("x-timeout-ms", "Milliseconds until the request is answered at the latest", {"type": "number"}, place="header"),
+    Parameter(
+        "x-priority",
+        "Order among the account's own requests that wait for the model: high, normal (as without it) or low",
+        {"enum": ["high", "normal", "low"]},
+        place="header",
+    ),
     Parameter("x-request-id", "Echoed, and on every log line; 128 printable characters at most", place="header"),
 )
 """Request headers that every door reads."""
@@ -81,6 +87,7 @@ class Invoker:
             stream=stream,
             reject_if_busy=reject_if_busy,
             affinity=facts.affinity,
+            priority=facts.priority,
         )
         exchange.hold(self.submit(request, sink))
 

@@ -3,6 +3,7 @@
 Whoever of them has a place free takes the next request, so that none waits while an instance has nothing to do.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from fornada.core.names import Instant
@@ -29,8 +30,9 @@ class Member(Protocol):
 class Crew:
     """Of one version. With a single instance, which is the rule, nothing here costs a request anything."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.line = Line()
+    def __init__(self, asked: Asked, *, weights: Mapping[str, float]) -> None:
+        """`weights` of accounts."""
+        self.line = Line(weights)
         self.asked = asked
         self.open: list[Member] = []
         """Those to which requests may go, the one that has been open longest first."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from fornada.core.errors import DeadlinePassed, FornadaError
+from fornada.core.errors import Busy, DeadlinePassed, FornadaError
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.admission import SAMPLES, Standing, admit
 from fornada.core.policy.batching import Slots, slots
@@ -18,6 +18,9 @@ from fornada.node.crew import Crew
 from fornada.node.link import Link
 from fornada.node.room import Resident
 from fornada.node.site import Site
+
+GAVE_WAY_RETRY_S = 1.0
+"""Told to who gave its place in a full queue to an account with fewer there."""
 
 
 class Decider(Resident, Protocol):
@@ -59,7 +62,7 @@ class Intake:
         self._served = False
         self._go_on: Callable[[], None] | None = None
         """Set while the runner is stopped: nothing is sent before it was called."""
-        self.crew = crew or Crew(site.room.asked_of(model, site.now()))
+        self.crew = crew or Crew(site.room.asked_of(model, site.now()), weights=site.settings.account_weights)
         self.line, self._asked = self.crew.line, self.crew.asked
         self.service_s: deque[float] = deque(maxlen=SAMPLES)
         """The last times from sending to answer, for predictions."""
@@ -175,9 +178,11 @@ class Intake:
 
     # ---- within
 
-    def standing(self) -> Standing:
+    def _standing(self, request: InferenceRequest) -> Standing:
         crew = self.crew
-        return Standing(self._model, crew.working, crew.in_flight + len(self.line), self._serving.queue, self.service_s)
+        at_runners = crew.in_flight
+        before = at_runners + self.line.before(request.account, request.priority)
+        return Standing(self._model, crew.working, at_runners + len(self.line), self._serving.queue, self.service_s, before)
 
     # ---- node.crew.Member
 
@@ -194,15 +199,23 @@ class Intake:
         refusal = None if ready else self._decider.refusal(now)
         if refusal is None and call.deadline <= now:
             refusal = DeadlinePassed("the request's deadline had passed when it came")
+        request, gives_way = call.request, None
         if refusal is None:
+            standing = self._standing(request)
+            if standing.ahead - standing.working >= standing.queue and not request.reject_if_busy:
+                gives_way = self.line.weakest(request.account, request.priority)
+                standing = standing._replace(ahead=standing.ahead - (gives_way is not None))
             bound_s = self._site.settings.max_wait_s
             room_s = self._site.room.waits_s(self._decider) if not ready else 0.0
-            refusal = admit(self.standing(), reject_if_busy=call.request.reject_if_busy, max_wait_s=bound_s, room_s=room_s)
+            refusal = admit(standing, reject_if_busy=request.reject_if_busy, max_wait_s=bound_s, room_s=room_s)
         if refusal is not None:
             call.refuse(refusal)
-            if call.request.reject_if_busy and not ready:
+            if request.reject_if_busy and not ready:
                 self._decider.wanted()  # who doesn't want to wait for a load still is a reason for it
             return
+        if gives_way is not None:
+            text = f"{self._model} has as many requests waiting as its queue holds, most of them of account {gives_way.request.account}"
+            gives_way.refuse(Busy(text, retry_after_s=GAVE_WAY_RETRY_S))
         self.line.add(call)
         self._wheel.add(call, call.deadline, now)
         if ready:

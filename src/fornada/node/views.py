@@ -17,6 +17,9 @@ from fornada.node.runner import Runner
 from fornada.node.site import Site
 from fornada.telemetry.times import rfc3339
 
+ACCOUNTS_SHOWN = 20
+"""Of those with requests in a line: clients may make up as many as they like."""
+
 
 def view(model: Model, site: Site) -> ModelView:
     """M of INTERFACE."""
@@ -66,6 +69,7 @@ def why(model: Model, site: Site) -> dict[str, Any]:
             "in_flight": in_flight(current),
             "bound": current.version.spec.serving.queue,
             "oldest_s": round(now - oldest, 3) if oldest is not None else None,
+            "by_account": _most(current.intake.line.by_account()),
         },
         "waits_for": site.room.reasons.get(current.key, "") if current.state is State.WAITING else "",
         "last_failure": last_failure(current, site),
@@ -85,6 +89,11 @@ def why(model: Model, site: Site) -> dict[str, Any]:
         "devices": device_views(site),
         "story": list(current.life.story),
     }
+
+
+def _most(waiting: dict[str, int]) -> dict[str, int]:
+    """Of the accounts with most waiting."""
+    return dict(sorted(waiting.items(), key=lambda entry: (-entry[1], entry[0]))[:ACCOUNTS_SHOWN])
 
 
 def summary(model: Model, site: Site) -> str:

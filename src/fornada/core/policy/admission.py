@@ -24,6 +24,8 @@ class Standing(NamedTuple):
     """serving.queue: how many may wait."""
     service_s: Sequence[float]
     """The last service times, SAMPLES at most."""
+    before: int | None = None
+    """Those of `ahead` that are worked on or have their turn before the request; None: all of them."""
 
 
 def admit(standing: Standing, *, reject_if_busy: bool, max_wait_s: float, room_s: float = 0.0) -> Busy | None:
@@ -55,7 +57,8 @@ def predicted_wait_s(standing: Standing) -> float | None:
     """The least that a new request will wait, or None while nothing is known."""
     if standing.working == 0 or len(standing.service_s) < SAMPLES:
         return None
-    rounds = max(0, standing.ahead - standing.working + 1) / standing.working
+    before = standing.ahead if standing.before is None else standing.before
+    rounds = max(0, before - standing.working + 1) / standing.working
     return rounds * min(standing.service_s)
 
 

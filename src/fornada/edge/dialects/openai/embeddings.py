@@ -127,6 +127,7 @@ class EmbeddingsDoor(OpenaiDoor):
                 body=(msgspec.json.encode({"text": group}),),
                 reject_if_busy=reject_if_busy,
                 affinity=exchange.facts.affinity,
+                priority=exchange.facts.priority,
             )
 
 
