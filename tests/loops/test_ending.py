@@ -156,6 +156,9 @@ async def test_an_end_that_nobody_wanted_says_so_even_when_it_looks_orderly():
         await asyncio.sleep(0.1)
         assert "model code called exit" in world.node.why(A)["last_failure"]["reason"]
         assert [entry["how"] for entry in world.happened("instance.ended")] == ["exit code 0"]
+        assert world.node.why(A)["last_failure"]["past"] is False
+        await world.answer(echo=1)
+        assert world.node.why(A)["last_failure"]["past"] is True, "it has been ready since"
 
 
 @virtual

@@ -35,6 +35,7 @@ _WORDS = {
     "another version took its place": "deploy",
     "a newer version was deployed": "deploy",
     "removed": "removed",
+    "its device memory ran out: it comes back with more": "memory",
     "the node stops": "shutdown",
 }
 """Reasons as they are given to an instance, by the label that counts them."""

@@ -69,3 +69,10 @@ def test_rm_removes_without_asking_where_there_is_no_terminal(cli: Cli, node: Fa
 def test_rm_removes_one_version(cli: Cli, node: FakeNode):
     node.on("DELETE", f"{PATH}:3f1c0a9b2d4e", say({}))
     assert cli("rm", f"{NAME}:3f1c0a9b2d4e", "--yes").exit_code == 0
+
+
+def test_unfence_of_what_is_no_card_says_where_the_devices_are_shown(cli: Cli, node: FakeNode):
+    node.on("PATCH", "/api/v1/devices/cpu", error(400, 5006, "the cpu takes no changes"))
+    result = cli("unfence", "cpu")
+    assert result.exit_code == 1
+    assert line(result) == "fornada: cpu can't be unfenced: 'fornada top --once' shows the devices, and which are fenced"
