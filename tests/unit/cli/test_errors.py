@@ -31,7 +31,7 @@ NEEDS_A_NODE = {
     "unfence": ["unfence", "cuda:0"],
     "prune": ["prune"],
 }
-WITHOUT_A_NODE = {"serve", "doctor", "deploy"}
+WITHOUT_A_NODE = {"serve", "doctor", "deploy", "simulate"}
 """deploy looks at the folder first; it has its own test."""
 
 
