@@ -48,6 +48,9 @@ class Model:
     engine: Any = None
     """Around another engine than python: the loaded weights, set before `load`; see runner/engines."""
 
+    sleeps: bool = True
+    """What defines `sleep` and `wake` can say here, until its `load` has ended, that it can't sleep as it is set up."""
+
     def load(self, context: Context) -> Any:
         """Once per instance, before anything else."""
 

@@ -137,6 +137,10 @@ EXAMPLES: Sequence[Example] = (
         ],
     ),
     _json("end_raised", "a stream that broke", Kind.END, {"status": "raised", "message": "ValueError: broke"}, id=ID),
+    _json("slept", "device memory has been given back", Kind.SLEPT, {"sleep_s": 0.25}),
+    _json("woken", "and could not be taken again", Kind.WOKEN, {"failed": "OutOfDeviceMemory: cuda:0 has 0 free of 8 GiB"}),
+    _json("sleep", "give device memory back", Kind.SLEEP, {}),
+    _json("wake", "take it again", Kind.WAKE, {}),
     _json("book", "device memory, please", Kind.BOOK, {"device": "cuda:0", "bytes": 1048576, "release_delay_s": 0.5}, id=1),
     # control plane -> runner
     _raw(

@@ -48,6 +48,13 @@ class Behaviour:
     books_after_s: float = 0.0
     prints: bytes = b""
     dies_idle_after_s: float = 0.0
+    sleeps: bool = False
+    sleep_s: float = 0.1
+    wake_s: float = 0.1
+    fails_to: str = ""
+    """sleep | wake: that raises."""
+    dies_going_to: str = ""
+    """sleep | wake: it crashes on the way."""
     hello: dict[str, Any] = field(default_factory=dict)
     """What its HELLO says otherwise than it should."""
 
@@ -144,6 +151,8 @@ class FakeRunner:
         self._booked: asyncio.Future[dict[str, Any]] | None = None
         self.bookings_answered: list[int] = []
         self._held: dict[str, int] = {}
+        self._aside: dict[str, int] = {}
+        """Booked before it fell asleep."""
         self._socket = process.first_socket
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -175,6 +184,8 @@ class FakeRunner:
         working = serving["concurrency"] * serving["max_batch"]
         self._facts = {"load_s": behaviour.load_s, "warmup_s": behaviour.warmup_s, "streaming": True, "tensors": {}}
         self._facts["pipelining"] = working + behaviour.ahead
+        if behaviour.sleeps:
+            self._facts["sleeps"] = True
         self.say(Kind.READY, self._facts)
         self._work()
         if behaviour.dies_idle_after_s:
@@ -191,7 +202,8 @@ class FakeRunner:
 
     async def _book(self, count: int) -> None:
         self._booked = self._loop.create_future()
-        self.send(frame(Kind.BOOK, 1, encode({"device": self.assignment["device"]["id"], "bytes": count})))
+        self._question = frame(Kind.BOOK, 1, encode({"device": self.assignment["device"]["id"], "bytes": count}))
+        self.send(self._question)
         answer = await self._booked
         if answer["ok"]:
             self._held[self.assignment["device"]["id"]] = count
@@ -269,6 +281,8 @@ class FakeRunner:
         )
         for sent in self.kept.values():
             self.send(*sent)
+        if self._booked is not None and not self._booked.done():
+            self.send(self._question)
 
     def say(self, kind: Kind, message: dict[str, Any]) -> None:
         self.send(frame(kind, 0, encode(message)))
@@ -330,10 +344,41 @@ class FakeRunner:
                 self._credit[id] = self._credit.get(id, 0) + CREDIT_BODY.unpack(payload)[0]
             case Kind.STOP:
                 self._start(self._stop())
+            case Kind.SLEEP:
+                assert self.state == "ready" and not self._working and not self._waiting and not self.stopped, "to sleep at its work"
+                self.state = "falling"
+                self._start(self._rest("sleep", self.behaviour.sleep_s, Kind.SLEPT, "asleep"))
+            case Kind.WAKE:
+                assert self.state == "asleep"
+                self.state = "waking"
+                self._start(self._rest("wake", self.behaviour.wake_s, Kind.WOKEN, "ready"))
             case Kind.BOOKED:
                 self.bookings_answered.append(id)
                 if self._booked is not None and not self._booked.done():
                     self._booked.set_result(decode(payload))
+
+    # ---- sleep
+
+    async def _rest(self, way: str, takes_s: float, kind: Kind, then: str) -> None:
+        await asyncio.sleep(takes_s)
+        if self.behaviour.dies_going_to == way:
+            return self.die(signal=11)
+        if self.behaviour.fails_to == way:
+            self.stopping = True
+            self.say(kind, {"failed": "it raised"})
+            return
+        aside = sum(self._aside.values())
+        if way == "wake" and aside:
+            await self._book(aside)
+            if not self._held:
+                self.stopping = True
+                self.say(kind, {"failed": "out of device memory"})
+                return
+        elif way == "sleep":
+            self._aside, self._held = self._held, {}
+        self.state = then
+        self.say(kind, {})
+        self._work()
 
     # ---- work
 

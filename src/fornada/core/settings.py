@@ -59,7 +59,7 @@ class FakeDeviceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     foreign: str = "0"
     """Memory that somebody else holds."""
     bandwidth: str = "8GiB/s"
-    """Speed of sleep and wake (no effect yet)."""
+    """Speed at which memory goes to the host when a model falls asleep, and back when it wakes."""
 
 
 class CpuSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

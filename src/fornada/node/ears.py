@@ -17,6 +17,10 @@ class Ears(Protocol):
 
     def failed(self, failure: dict[str, Any]) -> None: ...
 
+    def slept(self, said: dict[str, Any]) -> None: ...
+
+    def woken(self, said: dict[str, Any]) -> None: ...
+
     def asked(self, number: int, booking: dict[str, Any]) -> None:
         """BOOK; answer with `Link.booked`."""
 

@@ -12,21 +12,21 @@ from typing import Any, assert_never
 from fornada.core.errors import Busy, DeadlinePassed, FornadaError, Unavailable
 from fornada.core.lifecycle import events as e
 from fornada.core.lifecycle.model import NEVER, ModelLife, Terms, step
-from fornada.core.lifecycle.states import CLOSING, PROVISIONING, RESTING, WITH_PROCESS, State, Wish, outside
+from fornada.core.lifecycle.states import CLOSING, GOING_TO_SLEEP, PROVISIONING, RESTING, WITH_PROCESS, State, Wish, outside
 from fornada.core.names import Instant
 from fornada.core.policy.idle import Use
-from fornada.core.policy.memory import Phase
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.node.home import Home
 from fornada.node.idling import Idling
 from fornada.node.intake import Intake
 from fornada.node.launch import Place
-from fornada.node.ledger import Process
+from fornada.node.occupant import Occupant
 from fornada.node.past import Past, crashed, describe_death, describe_end
 from fornada.node.provisioning import Provisioning
 from fornada.node.refusals import CUT_RETRY_S, cut_off, refusal
 from fornada.node.runner import Runner
 from fornada.node.site import Site
+from fornada.node.slumber import Slumber
 from fornada.node.start import Starting, remove_scratch
 from fornada.node.undertaking import Undertaking
 from fornada.node.waiters import Waiters
@@ -34,7 +34,7 @@ from fornada.node.waiters import Waiters
 BUSY_RETRY_S = 5.0
 
 
-class Instance:
+class Instance(Occupant):
     """Implements node.room.Resident, node.start.Owner, node.runner.Owner and node.intake.Decider."""
 
     def __init__(self, version: Version, home: Home, *, site: Site, beside: "Instance | None" = None) -> None:
@@ -59,7 +59,9 @@ class Instance:
         self.submit, self.worth = self.intake.submit, self.intake.worth
         if beside is not None:
             self.worth.take_after(beside.worth)
-        self.idling = Idling(self.intake, serving=spec.serving, use=self._use, due=lambda: self.evicted("idle"), site=site)
+        self.slumber = Slumber(self, site=site)
+        over = partial(self.evicted, "idle")
+        self.idling = Idling(self.intake, serving=spec.serving, use=self._use, due=self._rest, over=over, site=site)
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""
         self.progress = Step("", "")
@@ -96,7 +98,7 @@ class Instance:
             self.intake.refuse_waiting(Unavailable(because, retry_after_s=CUT_RETRY_S))
             return
         state = self.life.state
-        unheard = (state in PROVISIONING or state in CLOSING) and self.life.wish is not Wish.RUNNING
+        unheard = (state in PROVISIONING or state in CLOSING or state in GOING_TO_SLEEP) and self.life.wish is not Wish.RUNNING
         if unheard or state in RESTING or state is State.ASLEEP:
             self.tell(e.Wanted(self._site.now()))
 
@@ -156,6 +158,8 @@ class Instance:
             self.runner.come_back()
             if self.life.state is State.READY:
                 self.idling.begin(self.runner)
+            elif self.life.state is State.ASLEEP:
+                self.idling.begin_asleep()
 
     def let_go(self) -> None:
         """The control plane ends and the process goes on: nothing of it is touched any more."""
@@ -185,7 +189,7 @@ class Instance:
     def waited_too_long(self, now: Instant) -> None:
         """Called now and then: whoever has waited for room beyond the bound is told so. The wish itself stays in line."""
         bound_s = self._site.settings.max_wait_s
-        if self.life.state is not State.WAITING or now < self.waiting_since + bound_s or self.intake.crew.open:
+        if self.life.state not in (State.WAITING, State.ROUSED) or now < self.waiting_since + bound_s or self.intake.crew.open:
             return
         error = Busy(f"{self.describe()} for {bound_s:g} s", retry_after_s=BUSY_RETRY_S)
         self.intake.refuse_older(Instant(now - bound_s), error)
@@ -272,8 +276,9 @@ class Instance:
                 self._process.terminate()
             case e.Kill():
                 self._process.kill()
-            case e.Wake():
-                pass  # nothing falls asleep before issue D
+            case e.Sleep() | e.Wake():
+                self.idling.end()
+                self.slumber.carry_out(command, self._process)
             case e.SetTimer():
                 self._clear_timer()
                 self._timer = self._site.loop.call_later(command.seconds, self._time_is_up)
@@ -321,6 +326,8 @@ class Instance:
         life = self.life
         if outcome is e.Outcome.READY:
             self._provisioning.trouble = None
+        elif life.state is State.ASLEEP:
+            self.idling.begin_asleep()
         elif life.state is State.FAILED:
             self._say_failed()
             refusal = self.refusal(self._site.now())
@@ -334,7 +341,7 @@ class Instance:
             self.progress = Step("", "")
             self.intake.crew.asked.wanted()
         self._home.announced(self, outcome)
-        if self.intake.line and self.life.state in RESTING and not self.extra:
+        if self.intake.line and (self.life.state is State.ASLEEP or (self.life.state in RESTING and not self.extra)):
             self.wanted()
 
     def _say_failed(self) -> None:
@@ -363,6 +370,7 @@ class Instance:
         self.idling.begin(runner)
         self._site.zygotes.ready(runner.id)
         self._site.ledger.loaded(self)
+        self.slumber.offer(runner)
         self._site.tasks.start(self._weigh(), name=f"weigh {self.key}")
 
     async def _weigh(self) -> None:
@@ -370,6 +378,8 @@ class Instance:
         with self._site.faults.contained("weigh", model=self.model, instance=self.key):
             await self._site.devices.look(now=self._site.now())
             await self._site.ledger.weigh([self])
+            if self.runner is not None and self.life.state is State.READY:
+                self.slumber.offer(self.runner)
             self._site.room.replan()
 
     # ---- node.intake.Decider
@@ -378,14 +388,16 @@ class Instance:
         return refusal(self.model, self.life, now, trouble=self._provisioning.trouble, last_line=self.past.last_line)
 
     def describe(self) -> str:
-        if self.life.state is State.WAITING:
+        if self.life.state in (State.WAITING, State.ROUSED):
             return f"{self.model} waited for room ({self._site.room.reasons.get(self.key, 'not planned yet')})"
         doing = " ".join(filter(None, [self.life.state.value, self.progress.text]))
         return f"{self.model} was {doing}"
 
     def emptied(self) -> None:
-        if self.life.state is State.DRAINING and self.runner is not None and self.runner.link.live == 0:
-            self.tell(e.Emptied(self._site.now(), stuck=bool(self.runner.link.calls)))
+        runner = self.runner
+        if self.life.state in (State.DRAINING, State.DROWSY) and runner is not None and runner.link.live == 0:
+            foreign = runner.link.foreign if self.life.state is State.DROWSY else ()
+            self.tell(e.Emptied(self._site.now(), stuck=bool(runner.link.calls or foreign)))
 
     def served(self) -> None:
         self.tell(e.Served())
@@ -429,6 +441,12 @@ class Instance:
     def grow(self, count: int) -> str:
         return self._site.room.may_grow(self, self.device, count)
 
+    def slept(self, said: dict[str, Any]) -> None:
+        self.slumber.slept(self._process, said)
+
+    def woken(self, said: dict[str, Any]) -> None:
+        self.slumber.woken(self._process, said)
+
     def hung_up(self) -> None:
         if self.life.state in WITH_PROCESS and self.life.state is not State.STOPPING:
             self.tell(e.Faulted("it closed its end of the wire"))
@@ -441,50 +459,6 @@ class Instance:
     @property
     def kept(self) -> bool:
         return self._home.keeps(self)
-
-    @property
-    def process(self) -> Process | None:
-        """As the ledger sees it."""
-        if (runner := self.runner) is None:
-            return None
-        still = self.idling.parked
-        return Process(runner.id, runner.pid, runner.device, runner.host, runner.grown_bytes, runner.was_ready, still)
-
-    @property
-    def booked_bytes(self) -> int:
-        """Device memory that its process holds; 0 on the cpu, where the kernel counts."""
-        return self._site.devices.held(self.runner.id, self.runner.device) if self.runner is not None else 0
-
-    @property
-    def phase(self) -> Phase:
-        match self.life.state:
-            case State.READY | State.ASLEEP:
-                return Phase.BUSY if self.calls or self._site.handover.predecessor else Phase.IDLE
-            case State.UNWANTED | State.DRAINING | State.STOPPING:
-                return Phase.CLOSING
-            case _:  # nobody has to wait until a guess has come up
-                return Phase.IDLE if self.foreseen else Phase.COMING
-
-    @property
-    def foreseen(self) -> bool:
-        return self.intake.crew.asked.foreseen
-
-    @property
-    def calls(self) -> int:
-        """Requests that it works on, and those that wait: for any instance of the version, of which one counts them."""
-        return (0 if self.extra else len(self.intake.line)) + (len(self.runner.link.calls) if self.runner is not None else 0)
-
-    @property
-    def last_used(self) -> Instant:
-        return self.intake.last_used
-
-    @property
-    def served_any(self) -> bool:
-        return self.life.served or self.extra
-
-    @property
-    def oldest_waiting(self) -> Instant | None:
-        return None if self.extra else self.intake.line.oldest()
 
     def rate(self, now: Instant, wall: float) -> float:
         """Whoever is extra would be missed least, for the others take over its share, or came on a guess."""
@@ -502,6 +476,24 @@ class Instance:
 
     def evicted(self, reason: str) -> None:
         self.unwanted(grace_s=self._site.settings.drain_s, reason=reason)
+
+    def put_to_sleep(self, reason: str) -> None:
+        """It is to give its device memory back, with the grace of a drain for what it works on."""
+        if self._site.handover.hands_off or self.life.state is not State.READY:
+            return
+        if self.extra or self.intake.crew.several:
+            return self.evicted(reason)  # others serve on: nobody would wake it
+        self._site.moves.told_to_go(self, reason)
+        self.ended_because = reason
+        self._say("instance.falls_asleep", reason=reason)
+        self.tell(e.SleepWanted(self._site.settings.drain_s))
+
+    def _rest(self) -> None:
+        """It has been idle for long enough."""
+        if self.slumber.rests_asleep:
+            self.put_to_sleep("idle")
+        else:
+            self.evicted("idle")
 
     def _say(self, event: str, **fields: Any) -> None:
         self._site.telemetry.log.info(event, model=self.model, version=self.version.digest[:12], **fields)

@@ -70,6 +70,10 @@ class Charges(NamedTuple):
     memory: Charge
 
 
+ASLEEP = Estimates(Estimate(), Estimate())
+"""Of who has given back what it doesn't need there: nothing beyond what it holds."""
+
+
 @dataclass(slots=True)
 class _Seen:
     """The most that one process has held so far, and what it holds of the host now."""
@@ -159,6 +163,11 @@ class Ledger:
             if (held := read.get(process.pid)) is not None:
                 self._of(process).held = held
             self._note(of, now, over=False)
+
+    def asleep_host_bytes(self, of: Charged) -> int:
+        """What it holds of the host by the last reading, with slack: what it is charged while it sleeps."""
+        process = of.process
+        return 0 if process is None else self._of_host(Estimate(), self._of(process).held, shared=False).bytes
 
     def sum_up(self, residents: Iterable[Charged]) -> None:
         """Tells the host what of its memory is held by all of them."""

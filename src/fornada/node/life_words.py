@@ -1,4 +1,4 @@
-"""What a runner says about its own life: HELLO first and once, then PROGRESS, READY, FAILED."""
+"""What a runner says about its own life: HELLO first and once, then PROGRESS, READY, FAILED, SLEPT, WOKEN."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +41,10 @@ class LifeWords:
                 self._ears.loaded(message)
             case Kind.FAILED:
                 self._ears.failed(message)
+            case Kind.SLEPT:
+                self._ears.slept(message)
+            case Kind.WOKEN:
+                self._ears.woken(message)
             case _:
                 raise ProtocolError("a second HELLO")
         return message

@@ -169,6 +169,14 @@ class Link:
         """STOP: no new work, finish what runs, exit."""
         self._outbox.put(frame(Kind.STOP, 0, encode({"grace_s": grace_s})))
 
+    def sleep(self) -> None:
+        """SLEEP. No call is under way."""
+        self._outbox.put(frame(Kind.SLEEP, 0, encode({})))
+
+    def wake(self) -> None:
+        """WAKE."""
+        self._outbox.put(frame(Kind.WAKE, 0, encode({})))
+
     def booked(self, number: int, *, refusal: str) -> None:
         """BOOKED; an empty `refusal` says that the bytes are the runner's. Raises ProtocolError for a runner that doesn't read."""
         self._outbox.owe(frame(Kind.BOOKED, number, encode({"ok": not refusal, "message": refusal})))
@@ -346,7 +354,7 @@ class Link:
                 self._speech(kind, request, payload, b"", now)
             case Kind.BOOK:
                 self._ears.asked(request, object_of(payload))
-            case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED:
+            case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED | Kind.SLEPT | Kind.WOKEN:
                 message = self._life.hear(kind, payload)
                 if kind == Kind.HELLO:
                     self._arenas.spoken = message.get("arenas") is True

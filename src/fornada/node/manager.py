@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import fornada
-from fornada.core.errors import Conflict, FornadaError, Unavailable, UnknownModel
+from fornada.core.errors import FornadaError, Unavailable, UnknownModel
 from fornada.core.lifecycle.states import RESTING, State
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
 from fornada.core.policy.memory import Bounds
@@ -318,7 +318,9 @@ class Manager:
         return self.view(name)
 
     async def sleep(self, name: ModelName) -> ModelView:
-        raise Conflict(f"{self._model(name).name} can't sleep: this release only stops what is idle; unload it instead")
+        self._refuse_unless_accepting()
+        await self._model(name).sleep()
+        return self.view(name)
 
     async def pin(self, name: ModelName, *, pinned: bool) -> ModelView:
         self._model(name).pin(pinned)

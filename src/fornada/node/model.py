@@ -115,6 +115,15 @@ class Model:
         for instance in waits:
             await until_at_rest(instance, deadline)
 
+    async def sleep(self) -> None:
+        """Returns when the one that serves is asleep. Raises Conflict where it can't be, DeadlinePassed."""
+        current, settings = self.current, self._site.settings
+        for copy in self.all_of(current)[1:]:
+            copy.unwanted(grace_s=settings.drain_s, reason="an operator put it to sleep")
+        serving = current.version.spec.serving
+        within_s = settings.drain_s + 2 * serving.load_timeout_s + SETTLE_S
+        await current.slumber.ordered(Instant(self._site.now() + within_s))
+
     @property
     def visibility(self) -> str:
         """account | node"""

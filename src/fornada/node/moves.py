@@ -22,9 +22,15 @@ ENTRIES = 64
 """The last evictions that are kept."""
 INTERVALS = 4096
 """The last stretches of swapping that are kept of each device."""
-_BEGINS = {State.SPAWNING: "start", State.UNWANTED: "stop", State.STOPPING: "stop"}
+_BEGINS = {
+    State.SPAWNING: "start",
+    State.UNWANTED: "stop",
+    State.STOPPING: "stop",
+    State.FALLING_ASLEEP: "sleep",
+    State.WAKING: "wake",
+}
 _GOES_ON = frozenset({State.LOADING, State.WARMING})
-_ARRIVES = {"start": State.READY}
+_ARRIVES = {"start": {State.READY}, "wake": {State.READY}, "sleep": {State.ASLEEP, State.ROUSED}}
 """A step that ends elsewhere has failed, and teaches nothing of how long it takes."""
 _UP = frozenset({"start", "wake"})
 _WORDS = {
@@ -32,6 +38,7 @@ _WORDS = {
     "idle": "idle",
     "unused": "idle",
     "an operator unloaded it": "operator",
+    "an operator put it to sleep": "operator",
     "another version took its place": "deploy",
     "a newer version was deployed": "deploy",
     "removed": "removed",
@@ -115,7 +122,7 @@ class Moves:
         if move is not None:
             del self._under_way[mover.key]
             self._count(move.device, move.step, -1, now)
-            if _ARRIVES.get(move.step, state) is state:
+            if state in _ARRIVES.get(move.step, {state}):
                 self._metrics.step_seconds.at(mover.model, move.step).observe(now - move.since)
         if step:
             self._under_way[mover.key] = _Move(step, mover.device or CPU, now)

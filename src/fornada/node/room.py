@@ -18,7 +18,7 @@ from fornada.core.policy.record import moment
 from fornada.core.ports import Clock
 from fornada.core.resources import format_size
 from fornada.node.devices import Devices
-from fornada.node.ledger import Charged, Charges, Estimates, Ledger
+from fornada.node.ledger import ASLEEP, Charged, Charges, Estimates, Ledger
 from fornada.node.recorder import Recorder
 from fornada.node.worth import Asked, Worth
 
@@ -69,6 +69,8 @@ class Resident(Charged, Protocol):
     def never_fits(self, reason: str) -> None: ...
 
     def evicted(self, reason: str) -> None: ...
+
+    def put_to_sleep(self, reason: str) -> None: ...
 
 
 Holders = dict[str, list[tuple[Resident, Charges]]]
@@ -154,6 +156,12 @@ class Room:
         self._held[resident.key] = _Held(resident, device, self._ledger.estimates(resident))
         self.replan()
 
+    def slept(self, resident: Resident) -> None:
+        """It has given back what it doesn't need asleep, and is promised no more of it until it is granted anew, whatever becomes of it."""
+        if resident.key in self._held:
+            self._held[resident.key].promised = ASLEEP
+        self.replan()
+
     def release(self, resident: Resident) -> None:
         """Its process is proven gone."""
         if self._held.pop(resident.key, None) is not None:
@@ -192,7 +200,7 @@ class Room:
 
     def waits_s(self, resident: Resident) -> float:
         """How long it would wait for room at least, were it wanted now; 0 where nobody else waits, or where that can't be told."""
-        if resident.key in self._held or not (self._waiting.keys() - {resident.key}):
+        if (resident.key in self._held and resident.phase is not Phase.ASLEEP) or not (self._waiting.keys() - {resident.key}):
             return 0.0
         now = self._now()
         known = self._foretold.get(resident.key)
@@ -277,6 +285,17 @@ class Room:
         total = format_size(self._devices.total_bytes(device))
         return f"{device} has {format_size(free)} free of {total}, {format_size(count)} were asked for"
 
+    def houses(self, resident: Resident, host_bytes: int) -> bool:
+        """The host has room for so much of one that has a place, beyond what it is charged there already."""
+        own = self.charges(resident)
+        more = host_bytes - own.memory.bytes if own is not None else host_bytes
+        if more <= 0:
+            return True
+        holders = self.holders()
+        host = next(room for room in self._devices.rooms(charged=self._charged(holders), now=self._now()) if room.id == CPU)
+        taken = sum(charges.memory.bytes for on in holders.values() for _, charges in on)
+        return more <= host.total_bytes - host.foreign_bytes - host.lingering_bytes - taken
+
     def _of(self, held: _Held) -> Charges:
         held.promised = self._ledger.standing(held.resident, held.promised)
         return self._ledger.charges(held.resident, held.device, held.promised)
@@ -349,6 +368,9 @@ class Room:
         for key in made.evict:
             if key in self._held:
                 self._held[key].resident.evicted("room")
+        for key in made.sleep:
+            if key in self._held:
+                self._held[key].resident.put_to_sleep("room")
 
     def _arm(self, again_at: Instant, now: Instant) -> None:
         """What time alone changes is nobody's event."""
@@ -375,19 +397,22 @@ class Room:
         now, wall = self._now(), self._wall()
         for device, on in holders.items():
             for resident, charges in on:
+                phase, ladder = resident.phase, resident.worth.ladder
+                # A lease from the moment on at which it was chosen: it can't wait for room half asleep.
+                lease = ladder.asleep_host_bytes if phase is Phase.FALLING else 0
                 yield Holding(
                     key=resident.key,
                     model=resident.model,
                     device=device,
                     charge_bytes=charges.device.bytes,
-                    phase=resident.phase,
+                    phase=phase,
                     last_used=resident.last_used,
                     oldest_waiting=resident.oldest_waiting,
                     served=resident.served_any,
                     kept=resident.kept,
-                    memory_bytes=charges.memory.bytes,
+                    memory_bytes=max(charges.memory.bytes, lease),
                     rate=resident.rate(now, wall),
-                    ladder=resident.worth.ladder,
+                    ladder=ladder,
                 )
 
     def _charged(self, holders: Holders) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from fornada.core.errors import OutOfDeviceMemory
-from fornada.core.lifecycle.events import Event, FailureKind, Faulted, Loaded, LoadFailed, Progressed, Unwanted
+from fornada.core.lifecycle.events import Event, FailureKind, Faulted, FoundHalfway, Loaded, LoadFailed, Progressed, Unwanted
 from fornada.core.names import ModelName
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.core.specs import ServingSpec
@@ -51,6 +51,12 @@ class Owner(Short, Protocol):
     def grow(self, count: int) -> str:
         """It is about to take so many bytes more of its device. Empty: it may; else why not."""
 
+    def slept(self, said: dict[str, Any]) -> None:
+        """SLEPT, or a HELLO that says so."""
+
+    def woken(self, said: dict[str, Any]) -> None:
+        """WOKEN."""
+
     def hung_up(self) -> None:
         """The process closed its end of the wire CLOSED_S ago and still lives."""
 
@@ -77,6 +83,10 @@ class Runner:
         """It has begun: its first word has come."""
         self._coming_up = True
         self.was_ready = False
+        self.sleeps = False
+        """It says that it can give its device memory back and take it again."""
+        self._on_its_way = ""
+        """falling | waking: it is to say when it is there."""
         self.over = False
         """The keeper has told its end."""
         self._orphans = 0
@@ -108,6 +118,15 @@ class Runner:
     def kill(self) -> None:
         # To the whole session: a model's own child would keep the memory otherwise.
         self.process.signal(signal.SIGKILL)
+
+    def sleep(self) -> None:
+        """Give the device's memory back. Nothing is under way."""
+        self._on_its_way = "falling"
+        self.link.sleep()
+
+    def wake(self) -> None:
+        self._on_its_way = "waking"
+        self.link.wake()
 
     async def ended(self) -> ExitStatus:
         """Waits for the end of the process and takes in what it had still said and printed."""
@@ -200,6 +219,13 @@ class Runner:
                 self.progressed(progress if isinstance(progress, dict) else {})
             case "ready":
                 self.loaded(hello)
+            case "falling" | "waking":
+                self._loaded(hello)
+                self._on_its_way = state
+                self._owner.tell(FoundHalfway(waking=state == "waking"))
+            case "asleep":
+                self._loaded(hello)
+                self._owner.slept({})
             case "failed":
                 self.failed(hello)
             case "stopping":
@@ -218,6 +244,11 @@ class Runner:
         self._owner.note_progress(Step(phase, text, float(fraction) if known and fraction is not None else None))
 
     def loaded(self, ready: dict[str, Any]) -> None:
+        self._loaded(ready)
+        self._owner.tell(Loaded())
+
+    def _loaded(self, ready: dict[str, Any]) -> None:
+        """READY's fields; a HELLO has them too, from then on."""
         self._expect_coming_up("READY")
         self._coming_up = False
         self.was_ready = True
@@ -228,7 +259,7 @@ class Runner:
         granted = ready.get("pipelining")
         working = self._serving.concurrency * self._serving.max_batch
         self.granted_ahead = max(0, granted - working) if isinstance(granted, int) else 0
-        self._owner.tell(Loaded())
+        self.sleeps = ready.get("sleeps") is True and not self.host
 
     def failed(self, failure: dict[str, Any]) -> None:
         self._expect_coming_up("FAILED")
@@ -238,6 +269,19 @@ class Runner:
             self._owner.tell(LoadFailed(self._owner.ran_short(reason), FailureKind.MEMORY))
         else:
             self._owner.tell(LoadFailed(reason))
+
+    def slept(self, said: dict[str, Any]) -> None:
+        self._arrive("falling", "SLEPT")
+        self._owner.slept(_told(said))
+
+    def woken(self, said: dict[str, Any]) -> None:
+        self._arrive("waking", "WOKEN")
+        self._owner.woken(_told(said))
+
+    def _arrive(self, way: str, message: str) -> None:
+        if self._on_its_way != way:
+            raise ProtocolError(f"{message} although it was not asked to")
+        self._on_its_way = ""
 
     def asked(self, number: int, booking: dict[str, Any]) -> None:
         if self._site.handover.replaced:
@@ -253,8 +297,16 @@ class Runner:
             )
             if refusal:
                 self._site.ledger.refused(self.id, booking.bytes)
-        self.link.booked(booking.number, refusal=refusal)
+        copy_s = self._site.devices.copy_s(booking.device, booking.bytes) if self._on_its_way == "waking" and not refusal else 0.0
+        if copy_s:
+            self._site.loop.call_later(copy_s, self._booked, booking.number, refusal)
+        else:
+            self._booked(booking.number, refusal)
         self._site.room.replan()
+
+    def _booked(self, number: int, refusal: str) -> None:
+        if not self.over and self.link.open:
+            self.link.booked(number, refusal=refusal)
 
     def freed(self) -> None:
         self._owner.freed()
@@ -294,6 +346,10 @@ class Runner:
         in_flight = hello.get("in_flight")
         if isinstance(in_flight, list):
             self.link.cancel_foreign(id for id in in_flight if isinstance(id, int) and 0 <= id <= REQUEST_LARGEST)
+
+
+def _told(said: dict[str, Any]) -> dict[str, Any]:
+    return {"failed": str(said["failed"])[:TEXT_LONGEST]} if said.get("failed") else {}
 
 
 def _is_duration(value: object) -> bool:

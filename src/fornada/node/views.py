@@ -135,8 +135,14 @@ def _of_current(model: Model, site: Site) -> str:
             where += ", brought up before anybody asked" if current.foreseen else ""
             where += ", and stopped until the next request comes" if current.idling.parked else ""
             return f"It is ready {where}: {in_flight(current)} requests in flight, {queued(current)} waiting."
+        case State.DROWSY | State.FALLING_ASLEEP:
+            return f"It falls asleep: {_cause(current)}. {in_flight(current)} requests still run, {queued(current)} wait and will wake it."
         case State.ASLEEP:
-            return "It sleeps: its process waits without device memory. The next request wakes it."
+            return f"It sleeps ({_cause(current)}): its process waits without device memory. The next request wakes it."
+        case State.ROUSED:
+            return f"It is to wake and waits for room: {site.room.reasons.get(current.key, 'no plan has been made yet')}."
+        case State.WAKING:
+            return "It wakes: it takes its device memory again."
         case State.CANCELLING | State.UNWANTED | State.DRAINING | State.STOPPING:
             return f"It stops: {current.life.ending.reason or _cause(current)}. {in_flight(current)} requests still run."
         case State.FAILED:

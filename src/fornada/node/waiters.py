@@ -42,7 +42,7 @@ async def until_ready(instance: Awaited, deadline: Instant, *, now: Callable[[],
 async def until_at_rest(instance: Awaited, deadline: Instant) -> None:
     """Returns when nothing of it runs. Raises DeadlinePassed."""
     while instance.state not in RESTING:
-        if await instance.outcome(deadline) is not Outcome.READY:
+        if await instance.outcome(deadline) not in (Outcome.READY, Outcome.ASLEEP):
             return
 
 

@@ -1,5 +1,7 @@
 """What an instance's absence would cost, measured where it happened before: how often it is asked, how long it takes to come and to go."""
 
+from dataclasses import replace
+
 from fornada.core.names import Instant
 from fornada.core.policy.demand import Demand, rate, seen, usual
 from fornada.core.policy.ladder import UNKNOWN, Ladder
@@ -57,13 +59,26 @@ class Worth:
         self._start_s = UNKNOWN.start_s
         self._stop_s = UNKNOWN.stop_s
         self._measured = False
+        self._sleep: Ladder | None = None
+        """What is known of its sleep and its wake; None: it doesn't sleep here."""
+        self._slept = False
+        """That was measured, not guessed."""
+        self._woke = False
+        self._tried = False
+        """It has slept, or failed to."""
+        self._asleep = False
 
     def granted(self, now: Instant) -> None:
         self._begun_at = now
 
     def opened(self, now: Instant) -> None:
         """It is ready."""
-        if self._begun_at is not None:
+        asleep, self._asleep = self._asleep, False
+        if asleep and self._begun_at is not None and self._sleep is not None:
+            took_s, self._begun_at = now - self._begun_at, None
+            self._sleep = replace(self._sleep, wake_s=_newer(self._sleep.wake_s, took_s, known=self._woke))
+            self._woke = True
+        elif self._begun_at is not None:
             took_s = now - self._begun_at
             self._start_s = self._start_s + NEWEST * (took_s - self._start_s) if self._measured else took_s
             self._measured, self._begun_at = True, None
@@ -72,9 +87,26 @@ class Worth:
         """No further request goes to it."""
         self._closed_at = now
 
+    def offers_sleep(self, *, step_s: float, host_bytes: int) -> None:
+        """Its process says that it can; `step_s` and `host_bytes` are guesses, which hold until it has slept."""
+        if not self._tried:
+            self._sleep = Ladder(sleeps=True, sleep_s=step_s, wake_s=step_s, asleep_host_bytes=host_bytes)
+
+    def slept(self, now: Instant, *, answered_at: Instant, device_bytes: int, host_bytes: int) -> None:
+        """It has given its memory back, but for so many bytes."""
+        took_s = max(0.0, now - max(self._closed_at, answered_at))
+        known = self._sleep or Ladder(wake_s=took_s)
+        sleep_s = _newer(known.sleep_s, took_s, known=self._slept)
+        self._sleep = replace(known, sleeps=True, sleep_s=sleep_s, asleep_bytes=device_bytes, asleep_host_bytes=host_bytes)
+        self._slept = self._tried = self._asleep = True
+
+    def sleeps_badly(self) -> None:
+        """A sleep or a wake has failed: it is stopped instead from here on."""
+        self._sleep, self._tried, self._asleep = None, True, False
+
     def released(self, now: Instant, *, answered_at: Instant) -> None:
         """Its process is proven gone. What it still answered after it was closed isn't part of the step."""
-        self._begun_at = None
+        self._begun_at, self._asleep = None, False
         took_s = max(0.0, now - max(self._closed_at, answered_at))
         self._stop_s += NEWEST * (took_s - self._stop_s)
 
@@ -84,9 +116,16 @@ class Worth:
 
     @property
     def ladder(self) -> Ladder:
-        return Ladder(start_s=self._start_s, stop_s=self._stop_s) if self._measured else UNKNOWN
+        base = Ladder(start_s=self._start_s, stop_s=self._stop_s) if self._measured else UNKNOWN
+        return base if self._sleep is None else replace(self._sleep, start_s=base.start_s, stop_s=base.stop_s)
 
     @property
     def start_s(self) -> float:
-        """0 while it isn't known: then nobody is made to wait for it."""
+        """From its grant until it is ready; 0 while it isn't known: then nobody is made to wait for it."""
+        if self._asleep and self._sleep is not None:
+            return self._sleep.wake_s
         return self._start_s if self._measured else 0.0
+
+
+def _newer(known_s: float, took_s: float, *, known: bool) -> float:
+    return known_s + NEWEST * (took_s - known_s) if known else took_s

@@ -28,6 +28,10 @@ class Bookings:
         self._asked: dict[int, tuple[dict[str, Any], threading.Event]] = {}
         self._refused: dict[int, str] = {}
         self._held: dict[str, int] = {}
+        self._delay_s = 0.0
+        """The longest release delay that was asked for."""
+        self._aside: dict[str, int] = {}
+        """What was held before it fell asleep."""
 
     def book(self, device: str, size: int, release_delay_s: float, hurry: Callable[[], None]) -> None:
         """Returns once `size` bytes are booked. `hurry` gets the answer read soon. Raises OutOfDeviceMemory."""
@@ -54,9 +58,22 @@ class Bookings:
             return
         if answer.get("ok"):
             self._held[question["device"]] = self._held.get(question["device"], 0) + question["bytes"]
+            self._delay_s = max(self._delay_s, question.get("release_delay_s", 0.0))
         else:
             self._refused[number] = str(answer.get("message") or f"{question['device']} has no {question['bytes']} bytes left")
         answered.set()
+
+    def set_aside(self) -> None:
+        """It has fallen asleep: who hears of that gives back all that is booked. `telling` is held."""
+        self._aside, self._held = self._held, {}
+
+    def restore(self, hurry: Callable[[], None]) -> None:
+        """It wakes: as much is booked as before, less what the model has booked itself meanwhile. Raises OutOfDeviceMemory."""
+        aside, self._aside = self._aside, {}
+        for device, size in aside.items():
+            missing = size - self._held.get(device, 0)
+            if missing > 0:
+                self.book(device, missing, self._delay_s, hurry)
 
     def ask_again(self, tell: Tell) -> None:
         """A new control plane is attached, which `tell` reaches; it hasn't heard the questions that are still open. `telling` is held."""

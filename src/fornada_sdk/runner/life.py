@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from fornada_sdk.api import Model
 from fornada_sdk.api_context import Context, Device, Instance
@@ -14,9 +14,10 @@ from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.capture import Output, end_lines
 from fornada_sdk.runner.engines import Loaded, Target
 from fornada_sdk.runner.invoke.inline import Inline
-from fornada_sdk.runner.invoke.servable import Batching, Servable, servable
+from fornada_sdk.runner.invoke.servable import Batching, Servable, servable, still_sleeps
 from fornada_sdk.runner.invoke.threads import Threads
 from fornada_sdk.runner.session import Session, State
+from fornada_sdk.runner.sleeping import Sleeping
 from fornada_sdk.runner.standby import Standby
 from fornada_sdk.runner.streams import close
 from fornada_sdk.wire.channel import Channel, Message
@@ -81,6 +82,7 @@ class Life:
         serving = servable(loaded.target)
         if isinstance(loaded.target, Model):
             self._settled(loaded.target.load(self._context))
+            serving = still_sleeps(serving, loaded.target)
         load_s = time.monotonic() - began
         self._phase = "warming"
         self._warm_up(loaded.target, serving)
@@ -88,6 +90,7 @@ class Life:
         gc.collect()
         gc.freeze()
         self._standby.idle()
+        self.session.sleeps = serving.sleeps
         self.session.enter(State.READY, Kind.READY, self._facts(loaded, serving, load_s, time.monotonic() - began - load_s))
         self._phase = ""
         return serving
@@ -128,15 +131,26 @@ class Life:
         """Until the session has ended."""
         given, session, instance = self._assignment, self.session, self._instance
         batching = Batching(given.max_batch, given.max_wait_ms / 1000)
+        sleeping = Sleeping(session, serving, self._context, self._standby.hurry)
         if serving.is_async:
             from fornada_sdk.runner.invoke.asynchronous import Asynchronous
 
             loop = self._running_loop()
-            loop.run_until_complete(Asynchronous(session, serving, instance, loop, given.concurrency, batching).serve())
+            loop.run_until_complete(Asynchronous(session, serving, instance, loop, given.concurrency, batching, sleeping).serve())
         elif given.concurrency > 1:
-            Threads(session, serving, instance, given.concurrency, batching).serve()
+            Threads(session, serving, instance, given.concurrency, batching, self._rest_by(sleeping)).serve()
         else:
-            Inline(session, serving, instance, self._standby, batching).serve()
+            Inline(session, serving, instance, self._standby, batching, self._rest_by(sleeping)).serve()
+
+    def _rest_by(self, sleeping: Sleeping) -> Callable[[], None]:
+        """On the main thread, which reads otherwise."""
+
+        def carry_out() -> None:
+            self._standby.busy()
+            sleeping.carry_out(self._settled)
+            self._standby.idle()
+
+        return carry_out
 
     def _facts(self, loaded: Loaded, serving: Servable, load_s: float, warmup_s: float) -> dict[str, Any]:
         assignment = self._assignment

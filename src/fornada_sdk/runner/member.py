@@ -94,7 +94,8 @@ class Member:
         self._model = Synchronous(session, serving, self._instance, wait=self._wait)
         told = {"load_s": loaded_at - began, "warmup_s": time.monotonic() - loaded_at}
         ahead = max(reports.AHEAD, 2 * self._max_batch)
-        facts = reports.ready(loaded, serving, **told, pipelining=ahead)
+        # What one member holds can't be told from what the others do: nobody sleeps here.
+        facts = reports.ready(loaded, serving._replace(sleep=None, wake=None), **told, pipelining=ahead)
         session.enter(State.READY, Kind.READY, {**facts, "grown_bytes": max(0, resident_bytes() - before)})
 
     # ---- serving

@@ -45,10 +45,14 @@ MOST_PROGRESS_BYTES = 65536
 
 
 class State(enum.Enum):
-    """loading -> ready -> stopping, loading -> failed, loading -> stopping. As HELLO says it."""
+    """loading -> ready -> stopping, loading -> failed, loading -> stopping; ready -> falling -> asleep -> waking -> ready, each of them ->
+    stopping. As HELLO says it."""
 
     LOADING = "loading"
     READY = "ready"
+    FALLING = "falling"
+    ASLEEP = "asleep"
+    WAKING = "waking"
     FAILED = "failed"
     STOPPING = "stopping"
 
@@ -86,6 +90,12 @@ class Session:
         """Something was put into the inbox that `on_calls` hasn't been told of. Changed by the reading thread alone."""
         self.on_calls: Callable[[], None] | None = None
         """Told, by the reading thread, that something was put into the inbox."""
+        self.sleeps = False
+        """The model can: SLEEP and WAKE are carried out."""
+        self.wish: Kind | None = None
+        """SLEEP or WAKE: it is to be carried out by who runs the model."""
+        self.on_wish: Callable[[], None] | None = None
+        """Told, by the reading thread, that there is a wish, where nobody looks by himself."""
         self.bookings = Bookings(self._tell, self.telling)
 
     # ---- reading --------------------------------------------------------------------------------------------------------------
@@ -113,6 +123,8 @@ class Session:
             if self._admitted and self.on_calls is not None:
                 self._admitted = False
                 self.on_calls()
+            if self.wish is not None and self.on_wish is not None:
+                self.on_wish()
 
     def _wait(self, timeout_s: float | None) -> list[tuple[int, int]]:
         rest_s = self._assignment.rest_after_s
@@ -161,6 +173,8 @@ class Session:
         self.calls[call.id] = call
         if self.state in (State.STOPPING, State.FAILED):
             self.finish(call, cancelled_frames(call, "the runner is stopping"))
+        elif self.state in (State.FALLING, State.ASLEEP, State.WAKING):
+            self.finish(call, cancelled_frames(call, "the model is asleep"))
         else:
             self.inbox.append(call)
             self._admitted = True
@@ -187,6 +201,8 @@ class Session:
             self._asked_to_stop(decode(payload))
         elif kind == Kind.BOOKED:
             self.bookings.booked(request, decode(payload))
+        elif kind in (Kind.SLEEP, Kind.WAKE):
+            self._asked_to_rest(Kind(kind))
         elif kind == Kind.ARENA:
             with self.telling:
                 attachment.hear_arena(payload)
@@ -347,6 +363,33 @@ class Session:
         """After the last answer: whoever waits in `poll` is to see that nothing is left to do."""
         if self.state is State.STOPPING and not self.calls:
             self.wake()
+
+    # ---- sleeping -------------------------------------------------------------------------------------------------------------
+
+    def _asked_to_rest(self, wish: Kind) -> None:
+        """SLEEP or WAKE. Two control planes may both have sent it: what is under way or true already isn't begun anew."""
+        before, on_the_way, there, answer = (
+            (State.READY, State.FALLING, State.ASLEEP, Kind.SLEPT)
+            if wish == Kind.SLEEP
+            else (State.ASLEEP, State.WAKING, State.READY, Kind.WOKEN)
+        )
+        if self.state in (on_the_way, there, State.STOPPING):
+            return
+        with self.telling:
+            if self.state is before and self.sleeps and not self.calls:
+                self.state, self.wish = on_the_way, wish
+                return
+            why = "the model can't" if not self.sleeps else f"it is {self.state.value}, with {len(self.calls)} requests under way"
+            self._tell(answer, {"failed": why}, 0)
+
+    def rest(self, state: State, kind: Kind, facts: dict[str, Any]) -> None:
+        """It sleeps, has woken, or has failed to: tells it. What is booked and what is told of that change together."""
+        with self.telling:
+            if self.state in (State.FALLING, State.WAKING):
+                self.state = state
+                if state is State.ASLEEP:
+                    self.bookings.set_aside()
+            self._tell(kind, facts, 0)
 
     # ---- ending ---------------------------------------------------------------------------------------------------------------
 

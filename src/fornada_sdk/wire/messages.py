@@ -35,12 +35,13 @@ class Kind(enum.IntEnum):
     """Every message; the comment says who sends it and what the payload is."""
 
     # runner -> control plane
-    # HELLO comes first and once: JSON wire, release, instance, pid, state (loading|ready|failed|stopping), in_flight: the ids whose
-    # ANSWER or END is still to come on this channel, booked: {device: bytes} if any, arenas: true where it knows ARENA, TRIM and STORED,
-    # and progress, or READY's or FAILED's fields
+    # HELLO comes first and once: JSON wire, release, instance, pid, state (loading|ready|falling|asleep|waking|failed|stopping),
+    # in_flight: the ids whose ANSWER or END is still to come on this channel, booked: {device: bytes} if any, arenas: true where it
+    # knows ARENA, TRIM and STORED, and progress, or READY's or FAILED's fields
     HELLO = 1
     PROGRESS = 2  # JSON: phase (loading|warming), text, fraction (0..1 or null)
-    READY = 3  # JSON: load_s, warmup_s, streaming, tensors: {inputs, outputs}, pipelining: requests that may be under way at once
+    READY = 3  # JSON: load_s, warmup_s, streaming, tensors: {inputs, outputs}, pipelining: requests that may be under way at once,
+    # sleeps: true where it can
     FAILED = 4  # JSON: reason, kind (load|warmup|memory), detail
     # u32 + head JSON + body; head {} means status ok, type application/json. STORED: instead of the body where it lies, as in INVOKE
     ANSWER = 5
@@ -48,6 +49,8 @@ class Kind(enum.IntEnum):
     ITEM = 7  # bytes of one item; part = number of the item from 0
     END = 8  # JSON: status ok, or an ANSWER's error head
     BOOK = 9  # JSON: device, bytes, release_delay_s if any; id names the call
+    SLEPT = 10  # JSON: sleep_s, or failed: why it is no use any more. What was booked is given back with it
+    WOKEN = 11  # JSON: wake_s, or failed; what had been booked has been booked again
     # control plane -> runner
     INVOKE = 16  # u32, f32 + head JSON + body
     CANCEL = 17  # empty: the caller has gone; stop when you can
@@ -55,6 +58,8 @@ class Kind(enum.IntEnum):
     CREDIT = 19  # u32: bytes of the stream that were taken
     STOP = 20  # JSON: grace_s: how long what runs may go on before it is cancelled. Also from the keeper, to a member of a host
     BOOKED = 21  # JSON: ok, message; id as in BOOK
+    SLEEP = 23  # JSON: {}: give the device's memory back. Nothing is under way then; answered by SLEPT
+    WAKE = 24  # JSON: {}: take it again; answered by WOKEN
     TRIM = 22  # empty: the memory of the answers' file in which no answer lies is to go back to the kernel
     # both ways
     # JSON. To the runner: {} says that the next packet brings descriptors, and {requests: bytes} or {answers: bytes} in that packet which

@@ -31,41 +31,50 @@ EVENTS = {
     "LoadFailed": e.LoadFailed("no such file"),
     "Served": e.Served(),
     "Emptied": e.Emptied(100.0, stuck=False),
+    "SleepWanted": e.SleepWanted(30.0),
     "Slept": e.Slept(),
     "Woken": e.Woken(),
+    "SleepFailed": e.SleepFailed("it raised"),
+    "FoundHalfway": e.FoundHalfway(waking=True),
     "Faulted": e.Faulted("nonsense"),
     "TimeUp": e.TimeUp(),
     "Exited": e.Exited(100.0, "exit code 1"),
     "Broke": e.Broke(100.0, "KeyError", e.Left.NOTHING),
 }
 S = {state.name: state for state in State}
-ORDER = "REGISTERED BUILDING FETCHING CANCELLING WAITING SPAWNING UNWANTED LOADING WARMING READY ASLEEP DRAINING STOPPING STOPPED FAILED"
+ORDER = (
+    "REGISTERED BUILDING FETCHING CANCELLING WAITING SPAWNING UNWANTED LOADING WARMING READY DROWSY FALLING_ASLEEP ASLEEP ROUSED WAKING "
+    "DRAINING STOPPING STOPPED FAILED"
+)
 # One column a state, in ORDER; "." stays, "-" is refused, else the first letters of the next state.
 TABLE = """
-Wanted             BUI . . . . . . . . . . . . BUI BUI
-Prepare            BUI . . . . . . . . . . . . BUI .
-Unwanted           . CAN CAN . STOPPED UNW . STOPPI STOPPI DRA STOPPI . . . STOPPED
-Reset              . . . . . . . . . . . . . . STOPPED
-Built              - FET - STOPPED - - - - - - - - - - -
-Fetched            - - STOPPED STOPPED - - - - - - - - - - -
-ProvisionFailed    - FAI FAI STOPPED - - - - - - - - - - -
-ProvisionCancelled - - - STOPPED - - - - - - - - - - -
-Granted            - - - - SPA - - - - - - - - - -
-NeverFits          - - - - FAI - - - - - - - - - -
-Spawned            - - - - - LOA STOPPI - - - - - - - -
-SpawnFailed        - - - - - FAI STOPPED - - - - - - - -
-Adopted            LOA - - - - - - - - - - - - LOA LOA
-Progressed         - - - - - - - WAR . - - - . - -
-Loaded             - - - - - - - REA REA - - - . - -
-LoadFailed         - - - - - - - STOPPI STOPPI - - - . - -
-Served             - - - - - - - - - . - . . - -
-Emptied            - - - - - - - - - - - STOPPI - - -
-Slept              - - - - - - - - - ASL - - - - -
-Woken              - - - - - - - - - - REA - - - -
-Faulted            - - - - - - - STOPPI STOPPI STOPPI STOPPI STOPPI . - -
-TimeUp             - - - - - - - STOPPI STOPPI - - STOPPI . - -
-Exited             - - - - - - - FAI FAI STOPPED STOPPED STOPPED STOPPED - -
-Broke              FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI FAI .
+Wanted             BUI . . . . . . . . . . . ROU . . . . BUI BUI
+Prepare            BUI . . . . . . . . . . . . . . . . BUI .
+Unwanted           . CAN CAN . STOPPED UNW . STOPPI STOPPI DRA DRA STOPPI STOPPI STOPPI STOPPI . . . STOPPED
+Reset              . . . . . . . . . . . . . . . . . . STOPPED
+Built              - FET - STOPPED - - - - - - - - - - - - - - -
+Fetched            - - STOPPED STOPPED - - - - - - - - - - - - - - -
+ProvisionFailed    - FAILED FAILED STOPPED - - - - - - - - - - - - - - -
+ProvisionCancelled - - - STOPPED - - - - - - - - - - - - - - -
+Granted            - - - - SPA - - - - - - - - WAK - - - - -
+NeverFits          - - - - FAILED - - - - - - - - STOPPI - - - - -
+Spawned            - - - - - LOA STOPPI - - - - - - - - - - - -
+SpawnFailed        - - - - - FAILED STOPPED - - - - - - - - - - - -
+Adopted            LOA - - - - - - - - - - - - - - - - LOA LOA
+Progressed         - - - - - - - WAR . - - - - - - - . - -
+Loaded             - - - - - - - REA REA - - - - - - - . - -
+LoadFailed         - - - - - - - STOPPI STOPPI - - - - - - - . - -
+Served             - - - - - - - - - . . - - - - . . - -
+Emptied            - - - - - - - - - - FALL - - - - STOPPI - - -
+SleepWanted        . . . . . . . . . DRO . . . . . . . . .
+Slept              - - - - - - - ASL ASL - - ASL - - - - . - -
+Woken              - - - - - - - - - - - - - - REA - . - -
+SleepFailed        - - - - - - - - - - - STOPPI - - STOPPI - . - -
+FoundHalfway       - - - - - - - WAK WAK - - - - - - - . - -
+Faulted            - - - - - - - STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI . - -
+TimeUp             - - - - - - - STOPPI STOPPI - STOPPI STOPPI - - STOPPI STOPPI . - -
+Exited             - - - - - - - FAILED FAILED STOPPED STOPPED STOPPED STOPPED STOPPED STOPPED STOPPED STOPPED - -
+Broke              FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED .
 """
 ROWS = [line.split() for line in TABLE.strip().splitlines()]
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fornada.core.lifecycle import events as e
 from fornada.core.lifecycle.model import ModelLife, Terms, step
-from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, WITH_RESERVATION, Stage, State
+from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, WITH_RESERVATION, Stage, State, Wish
 
 
 class Life(RuleBasedStateMachine):
@@ -59,7 +59,7 @@ class Life(RuleBasedStateMachine):
                 assert self.building
                 self.cancelled = True
             case e.Reserve():
-                assert not self.waiting and not self.reserved
+                assert not self.waiting and self.reserved == (self.life.state is State.ROUSED)
                 self.waiting = True
             case e.Withdraw():
                 assert self.waiting or self.breaking
@@ -79,11 +79,13 @@ class Life(RuleBasedStateMachine):
                 assert self.process and not self.open
                 self.open = True
             case e.CloseToWork():
-                assert self.open or self.breaking
+                assert self.open or self.breaking or self.life.state is State.DRAINING
                 self.open = False
             case e.CutOff():
                 assert not self.open, "callers cut off while new ones may still come"
-            case e.Ask() | e.Terminate() | e.Kill() | e.Wake():
+            case e.Sleep() | e.Wake():
+                assert self.process and not self.open
+            case e.Ask() | e.Terminate() | e.Kill():
                 assert self.process
             case e.SetTimer():
                 assert command.seconds >= 0
@@ -179,25 +181,39 @@ class Life(RuleBasedStateMachine):
     def the_runner_reports_on_its_load(self, event):
         self.tell(event)
 
-    @precondition(lambda self: self.life.state in (State.READY, State.DRAINING))
+    @precondition(lambda self: self.life.state in (State.READY, State.DROWSY, State.DRAINING))
     @rule()
     def the_runner_answers(self):
         self.tell(e.Served())
 
-    @precondition(lambda self: self.life.state is State.DRAINING)
+    @precondition(lambda self: self.life.state in (State.DROWSY, State.DRAINING))
     @rule(stuck=st.booleans())
     def nobody_waits_for_the_runner_any_more(self, stuck):
         self.tell(e.Emptied(self.now, stuck))
 
-    @precondition(lambda self: self.life.state is State.READY)
-    @rule()
-    def it_falls_asleep(self):
-        self.tell(e.Slept())
+    @rule(grace_s=st.sampled_from([0.0, 30.0]))
+    def it_is_to_sleep(self, grace_s):
+        self.tell(e.SleepWanted(grace_s))
 
-    @precondition(lambda self: self.life.state is State.ASLEEP)
-    @rule()
-    def it_wakes(self):
-        self.tell(e.Woken())
+    @precondition(lambda self: self.life.state in (State.FALLING_ASLEEP, State.STOPPING))
+    @rule(well=st.booleans())
+    def it_sleeps_or_fails_to(self, well):
+        wish = self.life.wish
+        self.tell(e.Slept() if well else e.SleepFailed("it raised"))
+        assert well or self.life.wish is wish, "who waits for it is forgotten"
+
+    @precondition(lambda self: self.life.state in (State.WAKING, State.STOPPING))
+    @rule(well=st.booleans())
+    def it_wakes_or_fails_to(self, well):
+        waking = self.life.state is State.WAKING
+        self.tell(e.Woken() if well else e.SleepFailed("it raised"))
+        if waking and not well:
+            assert self.life.wish is Wish.RUNNING, "who waits for it is forgotten"
+
+    @precondition(lambda self: self.life.state in (State.LOADING, State.WARMING))
+    @rule(event=st.sampled_from([e.Slept(), e.FoundHalfway(waking=False), e.FoundHalfway(waking=True)]))
+    def an_adopted_runner_is_asleep_or_on_its_way(self, event):
+        self.tell(event)
 
     @precondition(lambda self: self.process)
     @rule()
@@ -227,7 +243,7 @@ class Life(RuleBasedStateMachine):
         assert self.process == (state in WITH_PROCESS)
         assert self.reserved == (state in WITH_RESERVATION)
         assert self.open == (state is State.READY)
-        assert self.waiting == (state is State.WAITING)
+        assert self.waiting == (state in (State.WAITING, State.ROUSED))
         assert self.spawning == (state in (State.SPAWNING, State.UNWANTED))
         assert self.building == (state in (State.BUILDING, State.FETCHING, State.CANCELLING))
 
@@ -235,12 +251,16 @@ class Life(RuleBasedStateMachine):
     def a_process_that_is_to_stop_has_a_timer_until_it_is_killed(self):
         if self.life.state is State.STOPPING:
             assert self.timer == (self.life.stage is not Stage.KILLED)
-        if self.life.state in (State.LOADING, State.WARMING, State.DRAINING):
+        if self.life.state in (State.LOADING, State.WARMING, State.DROWSY, State.FALLING_ASLEEP, State.WAKING, State.DRAINING):
             assert self.timer
 
     @invariant()
     def who_waits_has_something_to_wait_for(self):
         assert not self.waiters or self.life.state not in RESTING
+
+    @invariant()
+    def who_has_given_its_memory_back_stands_in_line_for_it(self):
+        assert self.life.state is not State.ASLEEP or self.life.wish is not Wish.RUNNING
 
     @invariant()
     def a_wish_during_the_end_is_remembered(self):

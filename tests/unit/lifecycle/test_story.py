@@ -24,6 +24,7 @@ from fornada.core.lifecycle.events import (
     Faulted,
     FetchArtifacts,
     Fetched,
+    FoundHalfway,
     Granted,
     Kill,
     Loaded,
@@ -40,14 +41,20 @@ from fornada.core.lifecycle.events import (
     Reset,
     Served,
     SetTimer,
+    Sleep,
+    SleepFailed,
+    SleepWanted,
+    Slept,
     Spawn,
     Spawned,
     SpawnFailed,
     Terminate,
     TimeUp,
     Unwanted,
+    Wake,
     Wanted,
     Withdraw,
+    Woken,
 )
 from fornada.core.lifecycle.model import NEVER, IllegalTransition, ModelLife, Terms, step
 from fornada.core.lifecycle.states import State, Wish, outside
@@ -248,6 +255,70 @@ def test_a_runner_that_breaks_the_rules_is_killed_and_its_callers_are_told():
     assert commands == [ClearTimer(), CloseToWork(), CutOff(Cut.DIED), Kill()]
     life, _ = after(Exited(1.0, "signal 9"), life=life)
     assert (life.state, life.failure.reason) == (State.STOPPED, "an answer before its request")
+
+
+FALLING = (*READY, Served(), SleepWanted(30.0), Emptied(100.0, stuck=False))
+ASLEEP = (*FALLING, Slept())
+
+
+def test_an_idle_model_falls_asleep_once_its_work_has_ended_and_wakes_for_the_next_request():
+    life, commands = after(*READY, Served(), SleepWanted(30.0))
+    assert (life.state, commands) == (State.DROWSY, [SetTimer(30.0), CloseToWork()])
+    assert outside(life.state) == "stopping"
+    assert after(Emptied(1.0, stuck=True), life=life)[0].state is State.DROWSY, "somebody who has left is still worked for"
+    life, commands = after(Emptied(2.0, stuck=False), life=life)
+    assert (life.state, commands) == (State.FALLING_ASLEEP, [SetTimer(300.0), Sleep()])
+    life, commands = after(Slept(), life=life)
+    assert (life.state, commands) == (State.ASLEEP, [ClearTimer(), Announce(Outcome.ASLEEP)])
+    assert outside(life.state) == "asleep"
+    life, commands = after(Wanted(50.0), life=life)
+    assert (life.state, commands) == (State.ROUSED, [Reserve()])
+    assert outside(life.state) == "pending"
+    life, commands = after(Granted(), life=life)
+    assert (life.state, commands) == (State.WAKING, [SetTimer(300.0), Wake()])
+    life, commands = after(Woken(), life=life)
+    assert (life.state, commands) == (State.READY, [ClearTimer(), OpenToWork(), Announce(Outcome.READY)])
+    assert not life.served, "it serves before it may go again"
+
+
+def test_a_request_that_comes_while_it_falls_asleep_wakes_it_when_it_has():
+    life, commands = after(*FALLING, Wanted(101.0))
+    assert (life.state, commands) == (State.FALLING_ASLEEP, [])
+    life, commands = after(Slept(), life=life)
+    assert (life.state, commands) == (State.ROUSED, [ClearTimer(), Announce(Outcome.ASLEEP), Reserve()])
+
+
+def test_a_sleep_that_fails_or_hangs_ends_the_process_and_is_nobodys_failure():
+    for trouble in (SleepFailed("it raised"), TimeUp()):
+        life, commands = after(*FALLING, trouble)
+        assert (life.state, commands) == (State.STOPPING, [ClearTimer(), Kill()])
+        life, commands = after(Exited(101.0, "signal 9"), life=life)
+        assert (life.state, life.failures, life.crashes) == (State.STOPPED, 0, 0)
+
+
+def test_who_waits_for_a_wake_that_fails_gets_the_next_process():
+    life, _ = after(*ASLEEP, Wanted(100.0), Granted(), SleepFailed("it raised"))
+    life, commands = after(Exited(101.0, "signal 9"), life=life)
+    assert (life.state, commands) == (State.BUILDING, [ClearTimer(), Release(), Announce(Outcome.STOPPED), BuildEnvironment()])
+
+
+def test_a_model_can_be_unloaded_anywhere_on_its_way_to_sleep_and_back():
+    assert after(*READY, SleepWanted(30.0), Unwanted(1.0, 2.0))[1] == [SetTimer(2.0), CloseToWork()]
+    assert after(*FALLING, Unwanted(1.0, 30.0))[1] == [SetTimer(5.0), Ask(5.0)]
+    assert after(*ASLEEP, Unwanted(1.0, 30.0))[1] == [SetTimer(5.0), Ask(5.0)]
+    assert after(*ASLEEP, Wanted(1.0), Unwanted(1.0, 30.0))[1] == [Withdraw(), SetTimer(5.0), Ask(5.0)]
+    assert after(*ASLEEP, Wanted(1.0), Granted(), Unwanted(1.0, 30.0))[1] == [SetTimer(5.0), Terminate()]
+
+
+def test_a_sleeper_that_dies_leaves_the_line():
+    life, commands = after(*ASLEEP, Wanted(1.0), Exited(2.0, "signal 9"))
+    assert (life.state, commands) == (State.STOPPED, [ClearTimer(), Withdraw(), Release(), Announce(Outcome.CRASHED)])
+
+
+def test_a_successor_finds_processes_on_their_way_to_sleep_and_back():
+    assert after(Adopted(), Slept())[0].state is State.ASLEEP
+    assert after(Adopted(), FoundHalfway(waking=False), Slept())[0].state is State.ASLEEP
+    assert after(Adopted(), FoundHalfway(waking=True), Woken())[0].state is State.READY
 
 
 def test_a_successor_adopts_a_process_and_learns_its_state_from_it():

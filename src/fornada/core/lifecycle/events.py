@@ -141,13 +141,34 @@ class Emptied:
 
 
 @dataclass(frozen=True, slots=True)
+class SleepWanted:
+    """It is to give its device memory back and keep its process. Work in progress gets `grace_s`."""
+
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Slept:
-    """It has given its device memory back and keeps its process."""
+    """It has given its device memory back and keeps its process: the device's own counter says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Woken:
     """It has its device memory again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SleepFailed:
+    """Falling asleep or waking up failed, or what it says of it isn't true: it is neither half asleep nor trusted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHalfway:
+    """The first word of an adopted process: it is falling asleep or waking up."""
+
+    waking: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +232,11 @@ Event = (
     | LoadFailed
     | Served
     | Emptied
+    | SleepWanted
     | Slept
     | Woken
+    | SleepFailed
+    | FoundHalfway
     | Faulted
     | TimeUp
     | Exited
@@ -224,6 +248,7 @@ class Outcome(enum.Enum):
     """What waiters are told."""
 
     READY = "ready"
+    ASLEEP = "asleep"
     STOPPED = "stopped"
     FAILED = "failed"
     CRASHED = "crashed"
@@ -313,8 +338,13 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Sleep:
+    """Let it give its device memory back; nothing is under way in it. Answered by Slept or SleepFailed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
-    """Let it take its device memory again. Answered by Woken."""
+    """Let it take its device memory again. Answered by Woken or SleepFailed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +381,7 @@ Command = (
     | Ask
     | Terminate
     | Kill
+    | Sleep
     | Wake
     | SetTimer
     | ClearTimer

@@ -1,13 +1,17 @@
 """The life of one model version on one node.
 
-    registered ─┬→ building → fetching → waiting → spawning → loading → warming → ready ⇄ asleep
-    stopped ────┘     │          │  └(only prepared)→ stopped          │            │        │
-       ↑              └─→ cancelling                   unwanted ←──────┤            ↓        │
-       │                      │                           │            │        draining     │
-       │                      │                           ↓            ↓            ↓        ↓
-       └──────────────────────┴───────────────────────────┴──────── stopping ←──────┴────────┘
+    registered ─┬→ building → fetching → waiting → spawning → loading → warming → ready
+    stopped ────┘     │          │  └(only prepared)→ stopped          │            │
+       ↑              └─→ cancelling                   unwanted ←──────┤            ↓
+       │                      │                           │            │        draining
+       │                      │                           ↓            ↓            ↓
+       └──────────────────────┴───────────────────────────┴──────── stopping ←──────┘
     any → failed (retry_at, or for good) → building again when somebody wants it after that
 
+    ready → drowsy → falling asleep → asleep → roused → waking → ready      each of them → stopping
+
+`drowsy` finishes what is in flight, `roused` stands in line for the memory that it gave back. A step to sleep or back that fails
+is the end of the process, never of the wish: who waits gets the next one.
 `waiting` stands in line for memory. `cancelling` and `unwanted` are unwanted while something is in flight that can't be
 undone at once: a build, a spawn. What is stopping is never revived: a wish that comes meanwhile is kept and honoured after
 the end. Memory is reserved before the spawn and released after the keeper has reaped the process. Every rest (ready, stopped,
@@ -39,6 +43,7 @@ from fornada.core.lifecycle.events import (
     Faulted,
     FetchArtifacts,
     Fetched,
+    FoundHalfway,
     Granted,
     Kill,
     Left,
@@ -56,6 +61,9 @@ from fornada.core.lifecycle.events import (
     Reset,
     Served,
     SetTimer,
+    Sleep,
+    SleepFailed,
+    SleepWanted,
     Slept,
     Spawn,
     Spawned,
@@ -68,7 +76,7 @@ from fornada.core.lifecycle.events import (
     Withdraw,
     Woken,
 )
-from fornada.core.lifecycle.states import CLOSING, COMING_UP, PROVISIONING, RESTING, WITH_PROCESS, Stage, State, Wish
+from fornada.core.lifecycle.states import CLOSING, COMING_UP, IN_BED, PROVISIONING, RESTING, WITH_PROCESS, Stage, State, Wish
 from fornada.core.names import Instant
 from fornada.core.policy.backoff import after_crashes, after_failures
 
@@ -171,19 +179,18 @@ def _step(life: ModelLife, event: Event) -> Next:
         case Progressed() | Loaded() | LoadFailed():
             return _told(life, event)
         case Served():
-            _expect(life, event, {State.READY, State.DRAINING, State.STOPPING})
+            _expect(life, event, {State.READY, State.DROWSY, State.DRAINING, State.STOPPING})
             return _to(replace(life, served=True, crashes=0))
         case Emptied():
-            _expect(life, event, {State.DRAINING})
+            _expect(life, event, {State.DROWSY, State.DRAINING})
+            if life.state is State.DROWSY:
+                # What works on for callers who have left ends some time; nobody falls asleep at work.
+                return _to(life) if event.stuck else _on_its_way(life, State.FALLING_ASLEEP, Sleep())
             if event.stuck:
                 return _terminate(life)
             return _ask(life, event.now, max(life.patient_until - event.now, 0.0))
-        case Slept():
-            _expect(life, event, {State.READY})
-            return _to(life, State.ASLEEP, CloseToWork())
-        case Woken():
-            _expect(life, event, {State.ASLEEP})
-            return _to(life, State.READY, OpenToWork(), Announce(Outcome.READY))
+        case SleepWanted() | Slept() | Woken() | SleepFailed() | FoundHalfway():
+            return _to_sleep_or_back(life, event)
         case Faulted():
             return _faulted(life, event)
         case TimeUp():
@@ -207,10 +214,12 @@ def _wanted(life: ModelLife, event: Wanted) -> Next:
         case State.READY:
             return _to(life, Announce(Outcome.READY))
         case State.ASLEEP:
-            return _to(life, Wake())
-        case State.WAITING | State.SPAWNING | State.LOADING | State.WARMING:
+            return _to(life, State.ROUSED, Reserve())
+        case State.WAITING | State.SPAWNING | State.LOADING | State.WARMING | State.ROUSED | State.WAKING:
             return _to(life)
         case State.BUILDING | State.FETCHING | State.CANCELLING | State.UNWANTED | State.DRAINING | State.STOPPING:
+            return _to(replace(life, wish=Wish.RUNNING))
+        case State.DROWSY | State.FALLING_ASLEEP:
             return _to(replace(life, wish=Wish.RUNNING))
         case _:
             assert_never(life.state)
@@ -230,12 +239,13 @@ def _unwanted(life: ModelLife, event: Unwanted) -> Next:
             return _to(life, State.STOPPED, Withdraw(), Announce(Outcome.STOPPED))
         case State.SPAWNING:
             return _to(life, State.UNWANTED)
-        case State.LOADING | State.WARMING:
+        case State.LOADING | State.WARMING | State.WAKING:
             return _terminate(life)
-        case State.READY:
+        case State.READY | State.DROWSY:
             return _to(replace(life, patient_until=until), State.DRAINING, SetTimer(event.grace_s), CloseToWork())
-        case State.ASLEEP:
-            return _ask(life, event.now, event.grace_s)
+        case State.FALLING_ASLEEP | State.ASLEEP | State.ROUSED:
+            asked, commands = _ask(life, event.now, event.grace_s)
+            return asked, (*_closing(life, Cut.STOPPED), *commands)
         case State.DRAINING | State.STOPPING if until < life.patient_until and life.stage in (Stage.NONE, Stage.ASKED):
             return _to(replace(life, patient_until=until), SetTimer(event.grace_s))
         case State.DRAINING | State.CANCELLING | State.UNWANTED | State.STOPPING:
@@ -266,10 +276,14 @@ def _provisioned(life: ModelLife, event: Built | Fetched | ProvisionFailed | Pro
 
 
 def _placed(life: ModelLife, event: Granted | NeverFits) -> Next:
-    _expect(life, event, {State.WAITING})
+    _expect(life, event, {State.WAITING, State.ROUSED})
     match event:
+        case Granted() if life.state is State.ROUSED:
+            return _on_its_way(life, State.WAKING, Wake())
         case Granted():
             return _to(life, State.SPAWNING, Spawn())
+        case NeverFits() if life.state is State.ROUSED:
+            return _ask(replace(life, ending=Failure(FailureKind.NEVER_FITS, event.reason)), event.now, ASK_LONGEST_S)
         case NeverFits():
             return _ended(life, Failure(FailureKind.NEVER_FITS, event.reason, event.now))
         case _:
@@ -283,7 +297,7 @@ def _spawned(life: ModelLife, event: Spawned | SpawnFailed) -> Next:
         case Spawned():
             if unwanted:
                 return _terminate(life)
-            return _coming_up(life, State.LOADING)
+            return _on_its_way(life, State.LOADING)
         case SpawnFailed():
             failure = life.ending if unwanted else Failure(FailureKind.SPAWN, event.reason, event.now)
             return _ended(life, failure, Release())
@@ -297,7 +311,7 @@ def _told(life: ModelLife, event: Progressed | Loaded | LoadFailed) -> Next:
     _expect(life, event, COMING_UP)
     match event:
         case Progressed():
-            return _coming_up(life, State.WARMING if event.warming else State.LOADING)
+            return _on_its_way(life, State.WARMING if event.warming else State.LOADING)
         case Loaded():
             ready = replace(life, failures=0, second_try=True)
             return _to(ready, State.READY, ClearTimer(), OpenToWork(), Announce(Outcome.READY))
@@ -308,12 +322,45 @@ def _told(life: ModelLife, event: Progressed | Loaded | LoadFailed) -> Next:
             assert_never(event)
 
 
+def _to_sleep_or_back(life: ModelLife, event: SleepWanted | Slept | Woken | SleepFailed | FoundHalfway) -> Next:
+    if life.state is State.STOPPING:
+        return _to(life)  # said before it heard that it is to stop
+    match event:
+        case SleepWanted() if life.state is State.READY:
+            return _to(life, State.DROWSY, SetTimer(event.grace_s), CloseToWork())
+        case SleepWanted():
+            return _to(life)
+        case Slept():
+            _expect(life, event, COMING_UP | {State.FALLING_ASLEEP})
+            told = (ClearTimer(), Announce(Outcome.ASLEEP))
+            if life.wish is Wish.RUNNING:
+                return _to(replace(life, wish=Wish.NOTHING), State.ROUSED, *told, Reserve())
+            return _to(life, State.ASLEEP, *told)
+        case Woken():
+            _expect(life, event, {State.WAKING})
+            return _to(replace(life, served=False), State.READY, ClearTimer(), OpenToWork(), Announce(Outcome.READY))
+        case SleepFailed():
+            _expect(life, event, {State.FALLING_ASLEEP, State.WAKING})
+            return _sleepless(life)
+        case FoundHalfway():
+            _expect(life, event, COMING_UP)
+            return _on_its_way(life, State.WAKING if event.waking else State.FALLING_ASLEEP)
+        case _:
+            assert_never(event)
+
+
+def _sleepless(life: ModelLife) -> Next:
+    """Half asleep it is of no use. That is nobody's failure: who waits for it gets a process that has just been loaded."""
+    wish = Wish.RUNNING if life.state is State.WAKING else life.wish
+    return _to(replace(life, wish=wish, stage=Stage.KILLED), State.STOPPING, ClearTimer(), Kill())
+
+
 def _faulted(life: ModelLife, event: Faulted) -> Next:
     _expect(life, event, WITH_PROCESS)
     ending = life.ending
     if life.state in COMING_UP:
         ending = Failure(FailureKind.LOAD, event.reason)
-    elif life.state in (State.READY, State.ASLEEP):
+    elif life.state is State.READY or life.state in IN_BED:
         ending = Failure(FailureKind.FAULT, event.reason)
     return _to(replace(life, ending=ending, stage=Stage.KILLED), State.STOPPING, ClearTimer(), *_closing(life, Cut.DIED), Kill())
 
@@ -323,8 +370,10 @@ def _time_up(life: ModelLife, event: TimeUp) -> Next:
         case State.LOADING | State.WARMING:
             reason = f"no progress for {life.patience_s:g} s while {life.state.value}"
             return _terminate(replace(life, ending=Failure(FailureKind.STALLED, reason)))
-        case State.DRAINING:
+        case State.DROWSY | State.DRAINING:
             return _terminate(life)
+        case State.FALLING_ASLEEP | State.WAKING:
+            return _sleepless(life)
         case State.STOPPING if life.stage is Stage.ASKED:
             return _terminate(life)
         case State.STOPPING if life.stage is Stage.TERMINATED:
@@ -359,7 +408,7 @@ def _broke(life: ModelLife, event: Broke) -> Next:
     cut = (ClearTimer(), CloseToWork(), CutOff(Cut.DIED))
     match event.left:
         case Left.PROCESS:
-            return _to(replace(broken, stage=Stage.KILLED), State.STOPPING, *cut, Kill())
+            return _to(replace(broken, stage=Stage.KILLED), State.STOPPING, *cut, Withdraw(), Kill())
         case Left.WORK if life.state in PROVISIONING or life.state is State.CANCELLING:
             return _to(broken, State.CANCELLING, ClearTimer(), CancelProvision())
         case Left.WORK if life.state in (State.SPAWNING, State.UNWANTED):
@@ -374,9 +423,10 @@ def _start(life: ModelLife, wish: Wish) -> Next:
     return _to(replace(life, wish=wish), State.BUILDING, BuildEnvironment())
 
 
-def _coming_up(life: ModelLife, state: State) -> Next:
+def _on_its_way(life: ModelLife, state: State, *commands: Command) -> Next:
+    """On a way on which it may say nothing for load_timeout_s."""
     patience_s = life.terms.load_timeout_s
-    return _to(replace(life, patience_s=patience_s), state, SetTimer(patience_s))
+    return _to(replace(life, patience_s=patience_s), state, SetTimer(patience_s), *commands)
 
 
 def _ask(life: ModelLife, now: Instant, grace_s: float) -> Next:
@@ -395,8 +445,10 @@ def _closing(life: ModelLife, cause: Cut) -> tuple[Command, ...]:
     match life.state:
         case State.READY:
             return CloseToWork(), CutOff(cause)
-        case State.DRAINING:
+        case State.DROWSY | State.DRAINING:
             return (CutOff(cause),)
+        case State.ROUSED:
+            return (Withdraw(),)
         case _:
             return ()
 

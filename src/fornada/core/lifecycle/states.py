@@ -14,7 +14,11 @@ class State(enum.Enum):
     LOADING = "loading"
     WARMING = "warming"
     READY = "ready"
+    DROWSY = "drowsy"
+    FALLING_ASLEEP = "falling asleep"
     ASLEEP = "asleep"
+    ROUSED = "roused"
+    WAKING = "waking"
     DRAINING = "draining"
     STOPPING = "stopping"
     STOPPED = "stopped"
@@ -25,6 +29,8 @@ _OUTSIDE = {
     State.REGISTERED: "stopped",
     State.STOPPED: "stopped",
     State.READY: "ready",
+    State.DROWSY: "stopping",
+    State.FALLING_ASLEEP: "stopping",
     State.ASLEEP: "asleep",
     State.CANCELLING: "stopping",
     State.UNWANTED: "stopping",
@@ -38,7 +44,11 @@ CLOSING = frozenset({State.CANCELLING, State.UNWANTED, State.DRAINING, State.STO
 """On the way to an end that nobody can take back."""
 PROVISIONING = frozenset({State.BUILDING, State.FETCHING})
 COMING_UP = frozenset({State.LOADING, State.WARMING})
-WITH_PROCESS = frozenset({State.LOADING, State.WARMING, State.READY, State.ASLEEP, State.DRAINING, State.STOPPING})
+GOING_TO_SLEEP = frozenset({State.DROWSY, State.FALLING_ASLEEP})
+"""Closed to work; what comes meanwhile waits, and wakes it afterwards."""
+IN_BED = GOING_TO_SLEEP | {State.ASLEEP, State.ROUSED, State.WAKING}
+"""Anywhere between ready and ready again by way of sleep."""
+WITH_PROCESS = IN_BED | {State.LOADING, State.WARMING, State.READY, State.DRAINING, State.STOPPING}
 WITH_RESERVATION = WITH_PROCESS | {State.SPAWNING, State.UNWANTED}
 
 

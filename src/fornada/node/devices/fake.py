@@ -32,6 +32,8 @@ class Booking:
     release_delay_s: float
     free_at: Instant = FOREVER
     ended: bool = False
+    returning: bool = False
+    """Its instance lives and has given it back; the device still counts it as that one's."""
     believed_until: Instant = FOREVER
     """After its end: it is expected to come back until then, and counts as somebody else's afterwards."""
 
@@ -43,8 +45,12 @@ class FakeDevice:
     make = "fake"
     """Peaks that were measured on one fake device hold for all."""
 
-    def __init__(self, id: str, *, total_bytes: int, foreign_bytes: int, release_delay_s: float, reserve_bytes: int = 0) -> None:
+    def __init__(
+        self, id: str, *, total_bytes: int, foreign_bytes: int, release_delay_s: float, reserve_bytes: int = 0, bandwidth: int = 0
+    ) -> None:
+        """`bandwidth` in bytes a second; 0: copies take no time."""
         self.id = id
+        self._bandwidth = bandwidth
         self._total = total_bytes
         self._reserve = reserve_bytes
         self._configured = (foreign_bytes, release_delay_s)
@@ -63,7 +69,7 @@ class FakeDevice:
         free = self._total - self._foreign - self._counted(now)
         if count > free:
             return f"{self.id} has {format_size(max(0, free))} free of {format_size(self._total)}, {format_size(count)} were asked for"
-        own = [booking for booking in self._bookings if booking.instance == instance and not booking.ended]
+        own = [booking for booking in self._bookings if booking.instance == instance and not (booking.ended or booking.returning)]
         same = next((booking for booking in own if booking.release_delay_s == release_delay_s), None)
         if same is not None:
             same.count += count
@@ -81,9 +87,24 @@ class FakeDevice:
         """Its process is gone: what it booked counts until the delay is over."""
         for booking in self._bookings:
             if booking.instance == instance and not booking.ended:
-                booking.ended = True
+                booking.ended, booking.returning = True, False
                 booking.believed_until = Instant(now + RETURN_S)
                 booking.free_at = FOREVER if self._frozen else self._back_at(booking, now)
+
+    def gave_back(self, instance: str, *, now: Instant) -> None:
+        """It has fallen asleep: what it booked is its own until it is copied and the delay is over."""
+        for booking in self._bookings:
+            if booking.instance == instance and not booking.ended and not booking.returning:
+                booking.returning = True
+                booking.free_at = FOREVER if self._frozen else self._back_at(booking, now)
+
+    def copy_s(self, count: int) -> float:
+        """Seconds that so many bytes take to the host or back."""
+        return count / self._bandwidth if self._bandwidth else 0.0
+
+    def look(self, *, now: Instant) -> None:
+        """Drops what has come back."""
+        self._counted(now)
 
     def started(self, instance: str, pid: int) -> None:
         """Nothing to know: it books."""
@@ -182,11 +203,12 @@ class FakeDevice:
         self._counted(now)
         self._frozen = frozen
         for booking in self._bookings:
-            if booking.ended:
+            if booking.ended or booking.returning:
                 booking.free_at = FOREVER if frozen else self._back_at(booking, now)
 
     def _back_at(self, booking: Booking, now: Instant) -> Instant:
-        return Instant(now + max(self._release_delay_s, booking.release_delay_s))
+        copied_s = self.copy_s(booking.count) if booking.returning else 0.0
+        return Instant(now + copied_s + max(self._release_delay_s, booking.release_delay_s))
 
     def _counted(self, now: Instant) -> int:
         """Bytes in use, after dropping what has come back meanwhile."""

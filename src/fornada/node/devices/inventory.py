@@ -82,6 +82,15 @@ class Devices:
             return f"{count} bytes can't be booked"
         return self._fakes[device].book(instance, count, release_delay_s=release_delay_s, now=now)
 
+    def gave_back(self, instance: str, *, now: Instant) -> None:
+        """The instance says that it has fallen asleep. Real devices count for themselves."""
+        for device in self._fakes.values():
+            device.gave_back(instance, now=now)
+
+    def copy_s(self, device: str, count: int) -> float:
+        """Seconds that so many bytes take from the device to the host or back, where that is known: on fake ones."""
+        return self._fakes[device].copy_s(count) if device in self._fakes else 0.0
+
     def take_over(self, instance: str, booked: Mapping[str, int]) -> None:
         """What an adopted process says that it holds."""
         for device, count in booked.items():
@@ -109,6 +118,8 @@ class Devices:
         """Reads what drivers count and tell. Nothing is read where there is no card."""
         for card in self._cards.values():
             card.take(await asyncio.to_thread(card.look), now=now)
+        for fake in self._fakes.values():
+            fake.look(now=now)
 
     def faults(self) -> dict[str, list[int]]:
         """Device -> XIDs since the last call."""
@@ -165,6 +176,7 @@ def inventory(settings: DevicesSettings, *, root: Path = Path("/"), cards: Seque
             foreign_bytes=parse_size(fake.foreign),
             release_delay_s=fake.release_delay_ms / 1000,
             reserve_bytes=int(total * share) + count,
+            bandwidth=parse_size(fake.bandwidth.removesuffix("/s")),
         )
         fakes.append(device)
     slacks = {"cpu": slack, "cuda": slack, "fake": 0 if settings.slack == defaults.slack else slack}

@@ -25,6 +25,10 @@ SETTINGS = {
     "load_progress": "true: tells its progress while loading, ten times a second",
     "hold_mib": "MiB of host memory held from loading on",
     "device_mib": "MiB booked on the device",
+    "sleeps": "false: it can only be stopped; else it sleeps where it holds device memory",
+    "sleep_takes_s": "seconds that falling asleep takes, and waking up again",
+    "fail_sleep": "true: falling asleep raises",
+    "fail_wake": "true: waking up raises",
     "release_delay_s": "seconds after the process' end until the booked device memory is free",
     "ignore_sigterm": "true: neither SIGTERM nor a polite request ends the process",
 }
@@ -81,7 +85,26 @@ class Model(fornada_sdk.Model):
         if settings.get("device_mib"):
             delay_s = float(settings.get("release_delay_s", 0))
             context.device.allocate(int(float(settings["device_mib"]) * MIB), release_delay_s=delay_s)
+        self.sleeps = bool(settings.get("device_mib")) and bool(settings.get("sleeps", True))
+        self.asleep = False
         self.note(event="loaded", load_count=context.load_count)
+
+    def sleep(self, context):
+        """What it booked on the device is given back with it; the weights stay where they are, in host memory."""
+        self.note(event="sleep")
+        time.sleep(float(context.settings.get("sleep_takes_s", 0)))
+        if context.settings.get("fail_sleep"):
+            raise RuntimeError("the probe can't fall asleep")
+        self.asleep = True
+        self.note(event="asleep")
+
+    def wake(self, context):
+        self.note(event="wake")
+        time.sleep(float(context.settings.get("sleep_takes_s", 0)))
+        if context.settings.get("fail_wake"):
+            raise RuntimeError("the probe can't wake up")
+        self.asleep = False
+        self.note(event="woken")
 
     def sleep_while_loading(self, context, load_s, tells_progress):
         began = time.monotonic()
@@ -107,6 +130,8 @@ class Model(fornada_sdk.Model):
         return [self.answer({**keys, "sleep_s": 0}, context, batch=len(batch)) for keys in batch]
 
     def answer(self, keys, context, **more):
+        if self.asleep:
+            raise RuntimeError("the probe was asked while it slept")
         if self.poisoned:
             raise RuntimeError("CUDA error: device-side assert triggered")
         refuse_bad(keys)

@@ -18,6 +18,7 @@ from fornada_sdk.runner.invoke.servable import Batching, Servable, checked_outpu
 from fornada_sdk.runner.long_answer import Outgoing
 from fornada_sdk.runner.reading import start_reader
 from fornada_sdk.runner.session import Session, State
+from fornada_sdk.runner.sleeping import Sleeping
 from fornada_sdk.runner.streams import CREDIT_WAIT_S, Stream, close, is_stream
 
 
@@ -32,7 +33,9 @@ class Asynchronous:
         loop: asyncio.AbstractEventLoop,
         concurrency: int,
         batching: Batching,
+        sleeping: Sleeping,
     ) -> None:
+        self._sleeping = sleeping
         self._session = session
         self._servable = servable
         self._instance = instance
@@ -50,12 +53,22 @@ class Asynchronous:
 
     async def serve(self) -> None:
         self._session.on_calls = self._on_calls
+        self._session.on_wish = self._on_wish
         start_reader(self._read)
         self._take()
         await self._ended.wait()
 
     def _on_calls(self) -> None:
         self._loop.call_soon_threadsafe(self._take)
+
+    def _on_wish(self) -> None:
+        self._loop.call_soon_threadsafe(self._rest)
+
+    def _rest(self) -> None:
+        if self._session.wish is not None:
+            task = self._loop.create_task(self._sleeping.carry_out_on_loop())
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
 
     def _read(self) -> None:
         while not self._session.ended:

@@ -22,7 +22,17 @@ BACKLOG_BYTES = 4 * 1024 * 1024
 class Inline:
     """Serves until the session has ended. The standby must have been started."""
 
-    def __init__(self, session: Session, servable: Servable, instance: Instance, standby: Standby, batching: Batching) -> None:
+    def __init__(
+        self,
+        session: Session,
+        servable: Servable,
+        instance: Instance,
+        standby: Standby,
+        batching: Batching,
+        rest: Callable[[], None],
+    ) -> None:
+        """`rest` carries out the session's wish."""
+        self._rest = rest
         self._session = session
         self._standby = standby
         self._max_batch = batching.most if servable.run_batch is not None else 1
@@ -33,6 +43,9 @@ class Inline:
         session, standby, inbox = self._session, self._standby, self._session.inbox
         standby.on_relief = self._model.flush
         while not session.ended:
+            if session.wish is not None:
+                self._rest()
+                continue
             if not inbox:
                 session.poll(None)
                 continue

@@ -76,6 +76,11 @@ def servable(target: Target) -> Servable:
     return Servable(handle, preprocess, run_batch, postprocess, is_async, streaming, *_rest(target))
 
 
+def still_sleeps(serving: Servable, target: Model) -> Servable:
+    """After its load: the model has had a chance to say (`sleeps`) that as it is set up it can't."""
+    return serving if target.sleeps else serving._replace(sleep=None, wake=None)
+
+
 def _rest(target: Model) -> tuple[Step | None, Step | None]:
     """(sleep, wake): the author's, where both are there; else the engine's, unless it says (`sleeps`) that these weights can't."""
     if _overrides(target, "sleep") and _overrides(target, "wake"):

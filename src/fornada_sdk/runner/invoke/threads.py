@@ -18,7 +18,17 @@ from fornada_sdk.runner.streams import CREDIT_WAIT_S
 class Threads:
     """Serves until the session has ended."""
 
-    def __init__(self, session: Session, servable: Servable, instance: Instance, concurrency: int, batching: Batching) -> None:
+    def __init__(
+        self,
+        session: Session,
+        servable: Servable,
+        instance: Instance,
+        concurrency: int,
+        batching: Batching,
+        rest: Callable[[], None],
+    ) -> None:
+        """`rest` carries out the session's wish."""
+        self._rest = rest
         self._session = session
         self._servable = servable
         self._instance = instance
@@ -33,7 +43,10 @@ class Threads:
         self._session.on_calls = self._hand_over
         self._hand_over()
         while not self._session.ended:
-            self._session.poll(None)
+            if self._session.wish is not None:
+                self._rest()
+            else:
+                self._session.poll(None)
 
     def _hand_over(self) -> None:
         inbox = self._session.inbox
