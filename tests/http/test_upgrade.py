@@ -220,23 +220,28 @@ def test_either_may_be_killed_while_both_are_there(new_node: StartNode, tmp_path
     assert node.stop() == 0
 
 
+def changed(path: Path, old: str, new: str) -> None:
+    """A release in which `old` is `new`. It must be there: a release that is the same one is taken, and shows nothing."""
+    text = path.read_text()
+    assert text.count(old) == 1, f"{old!r} in {path}"
+    path.write_text(text.replace(old, new))
+
+
 def broken(source: Path) -> None:
     (source / "fornada/app/control.py").write_text("raise SystemExit(3)\n")
 
 
 def breaks_late(source: Path) -> None:
-    path = source / "fornada/app/wiring.py"
-    path.write_text(path.read_text().replace("        await self._provision.start()\n", '        raise RuntimeError("late")\n', 1))
+    changed(source / "fornada/app/wiring.py", "        await self._provision.start()\n", '        raise RuntimeError("late")\n')
 
 
 def newer_store(source: Path) -> None:
-    path = source / "fornada/store/schema.py"
-    path.write_text(path.read_text().replace("(FIRST, SERVING)", '(FIRST, SERVING, "CREATE TABLE further (x) STRICT;")', 1))
+    with (source / "fornada/store/schema.py").open("a") as file:
+        file.write('MIGRATIONS += ("CREATE TABLE further (x) STRICT;",)\n')
 
 
 def another_wire(source: Path) -> None:
-    path = source / "fornada_sdk/wire/messages.py"
-    path.write_text(path.read_text().replace("WIRE_VERSION = ", "WIRE_VERSION = 1000 + ", 1))
+    changed(source / "fornada_sdk/wire/messages.py", "WIRE_VERSION = ", "WIRE_VERSION = 1000 + ")
 
 
 @pytest.mark.parametrize(
