@@ -230,6 +230,7 @@ class Instance(Occupant):
             # What comes after the one that fails is often what gives something back.
             with self._site.faults.contained(f"life {type(command).__name__}", **about) as doing:
                 self._carry_out(command)
+            self._site.passed(type(command).__name__, self.key)
             failed = failed or doing.error
         if failed is not None and not isinstance(event, e.Broke):
             left = e.Left.PROCESS if self._lives else e.Left.WORK if self._undertaking.owes_event else e.Left.NOTHING

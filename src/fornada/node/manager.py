@@ -27,6 +27,7 @@ from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.disk_use import removed
+from fornada.node.fault_port import fault_port
 from fornada.node.faults import Faults
 from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
@@ -148,6 +149,7 @@ class Manager:
             inherited=dict(inherited or {}),
             release=fornada.__version__,
             next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
+            passed=fault_port(inherited or {}),
             new_suffix=_suffix,
         )
         self._upkeep = Upkeep(self._site, self._instances)

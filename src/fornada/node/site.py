@@ -53,6 +53,8 @@ class Site:
     release: str
     next_call: Callable[[], int]
     """Ids of requests on the wire: the epoch above, a counter below."""
+    passed: Callable[[str, str], None]
+    """Told of each command of a life that was carried out, and whose: node.fault_port."""
     new_suffix: Callable[[], str]
     """Chance, for the ids of instances."""
     handover: Handover = field(default_factory=Handover)
