@@ -20,7 +20,7 @@ def test_evictions_waits_and_the_time_of_swapping_are_what_happened(new_node: St
     began = time.monotonic()
     node = new_node(config=CONFIG).start()
     for model in MODELS:
-        settings = {"device_mib": 2048, "load_s": 0.2}
+        settings = {"device_mib": 2048, "load_s": 0.2, "sleeps": False}
         node.deploy_probe(model, settings=settings, resources={"device": "cuda", "device_memory": "2GiB", "memory": "64MiB"})
     for _ in range(ROUNDS):
         for model in MODELS:

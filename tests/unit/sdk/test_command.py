@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from fornada_sdk.wire.messages import Kind
+from fornada_sdk.wire.framing import frame
+from fornada_sdk.wire.messages import Kind, encode
 from tests.bounds import bound
 from tests.unit.sdk.driver import Plane, Runner, Start
 from tests.unit.sdk.test_runner_pythons import interpreter
@@ -296,6 +297,30 @@ def test_sleep_and_wake_are_calls_of_the_server(start: Start, tmp_path: Path) ->
     assert "asleep" in plane.end_of(plane.invoke(say("hello"))).head["message"]
     assert plane.call({"do": "wake"}) == {"done": None}
     assert plane.call(say("hello"))
+
+
+@pytest.mark.parametrize("entry", ["", "model.py"], ids=["no code", "an author's class"])
+@pytest.mark.parametrize(
+    "calls", [{}, {"sleep": "/sleep"}, {"sleep": "/sleep?level=1", "wake": "POST /wake_up"}], ids=["neither", "one", "both"]
+)
+def test_the_server_sleeps_where_it_has_a_call_for_either_way(start: Start, tmp_path: Path, entry: str, calls: dict[str, str]) -> None:
+    (tmp_path / "model.py").write_text(
+        "import fornada_sdk\n"
+        "class Model(fornada_sdk.Model):\n"
+        "    def run(self, request, context):\n"
+        "        return self.engine.answer(request.body.json, context)\n"
+    )
+    command = {"args": [sys.executable, "-I", str(SERVER), *ON_SOCKET], **SOCKET, **calls}
+    plane = start(folder=tmp_path, engine="command", command=command, entry=entry).attach()
+    assert plane.ready().get("sleeps", False) is (len(calls) == 2)
+    if len(calls) < 2:
+        return
+    before = plane.call(say("hello"))
+    plane.send([frame(Kind.SLEEP, 0, encode({}))])
+    assert "failed" not in plane.kind(Kind.SLEPT).json
+    plane.send([frame(Kind.WAKE, 0, encode({}))])
+    assert "failed" not in plane.kind(Kind.WOKEN).json
+    assert plane.call(say("hello"))["choices"] == before["choices"]
 
 
 def test_other_paths_take_requests_as_they_are(serve: Serve) -> None:

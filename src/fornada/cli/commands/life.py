@@ -55,7 +55,8 @@ def unload(node: Node, model: str, grace: float | None, as_json: bool) -> None:
 def sleep(node: Node, model: str, as_json: bool) -> None:
     """Let a model give its device memory back, keeping what makes it quick to wake.
 
-    No engine of this release can: the node refuses, and says so.
+    A model can whose code defines sleep and wake, or whose server does ([command] sleep and wake). Of any other the node says that it
+    can't. The next request, or `fornada load`, wakes it.
 
     \b
     Example:

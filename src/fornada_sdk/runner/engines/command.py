@@ -64,12 +64,6 @@ class External(Model):
     def run(self, inputs: Any, context: Context) -> Any:
         return self.engine.answer(inputs.body.json, context, stream=inputs.stream)
 
-    def sleep(self, context: Context) -> None:
-        self.engine.sleep()
-
-    def wake(self, context: Context) -> None:
-        self.engine.wake()
-
 
 def load(assignment: Assignment, context: Context) -> Loaded:
     """Starts the server and waits until it is healthy. Raises LoadError, or what the author's code raises."""
@@ -116,11 +110,16 @@ class Server:
         asked = self._asked(inputs, stream=stream)
         return self._streamed(asked, context) if stream else self._whole(asked, context)
 
-    def sleep(self) -> None:
+    @property
+    def sleeps(self) -> bool:
+        """There is a call for either way."""
+        return self._line.sleep is not None and self._line.wake is not None
+
+    def sleep(self, context: Context | None = None) -> None:
         """[command] sleep: the server gives device memory back. Does nothing where there is no such call. Raises RuntimeError."""
         self._told(self._line.sleep)
 
-    def wake(self) -> None:
+    def wake(self, context: Context | None = None) -> None:
         """[command] wake: it takes it again."""
         self._told(self._line.wake)
 
