@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-WITH_PROCESSES = ("http", "models", "process", "security")
+WITH_PROCESSES = ("http", "models", "process", "security", "unit/sdk")
 """Folders of tests/. What they start shares the machine with whatever else runs there."""
 TRIES = 0 if os.environ.get("FORNADA_TEST_LONG", "") not in ("", "0") else int(os.environ.get("FORNADA_TEST_SECOND_TRY", "1"))
 """How often such a test is run again. None in `make test-long`, which is where races are looked for."""
@@ -17,7 +17,8 @@ TRIES = 0 if os.environ.get("FORNADA_TEST_LONG", "") not in ("", "0") else int(o
 def allow(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks the tests that may fail once."""
     for item in items:
-        if TRIES and item.path.relative_to(config.rootpath).parts[1:2] in {(folder,) for folder in WITH_PROCESSES}:
+        within = item.path.relative_to(config.rootpath / "tests") if item.path.is_relative_to(config.rootpath / "tests") else item.path
+        if TRIES and any(within.is_relative_to(folder) for folder in WITH_PROCESSES):
             item.add_marker(pytest.mark.flaky(reruns=TRIES))
 
 

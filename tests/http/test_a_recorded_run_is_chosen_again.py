@@ -37,7 +37,7 @@ def test_every_plan_comes_out_the_same_again_and_the_simulator_chooses_the_same_
     names = [f"@test/m{number}" for number in range(len(SIZES_MIB))]
     for name, mib in zip(names, SIZES_MIB, strict=True):
         card = {"device": "cuda", "device_memory": f"{mib}MiB", "memory": "64MiB"}
-        node.deploy_probe(name, settings={"device_mib": mib, "load_s": 0.05}, serving={"concurrency": 4}, resources=card)
+        node.deploy_probe(name, settings={"device_mib": mib, "load_s": 0.05, "sleeps": False}, serving={"concurrency": 4}, resources=card)
     chance = random.Random(8250)
     weights = [1 / (rank + 1) for rank in range(len(names))]
     for number in range(ONE_BY_ONE):

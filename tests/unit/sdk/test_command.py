@@ -81,7 +81,7 @@ def test_a_chat_goes_to_the_server_and_its_answer_comes_back(serve: Serve) -> No
     assert plane.call({"prompt": "raw text", "raw": True})["choices"][0]["text"] == "raw text"
     assert len(plane.call(say("big"))["choices"][0]["message"]["content"]) == 3_000_000
     # What it prints is the model's log.
-    assert any(record["stream"] == "stdout" and "POST /v1/chat/completions" in record["line"] for record in runner.records)
+    runner.wait_line(lambda line: '"stdout"' in line and "POST /v1/chat/completions" in line)
 
 
 def test_a_free_port_is_chosen_and_a_taken_one_is_refused(serve: Serve) -> None:
