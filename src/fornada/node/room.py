@@ -7,11 +7,11 @@ or change; it tells them that their place is granted, that they must go, or that
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.forecast import forecast
-from fornada.core.policy.memory import CPU, Bounds, Holding, Need, Phase
+from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, Phase
 from fornada.core.policy.placement import Plan, plan
 from fornada.core.policy.prefetch import prefetch
 from fornada.core.policy.record import moment
@@ -96,6 +96,14 @@ class _Foretold:
 
     at: Instant
     waits_s: float
+
+
+class _Look(NamedTuple):
+    """What a choice is made from."""
+
+    now: Instant
+    holdings: list[Holding]
+    rooms: list[DeviceRoom]
 
 
 class Room:
@@ -202,26 +210,21 @@ class Room:
         """How long it would wait for room at least, were it wanted now; 0 where nobody else waits, or where that can't be told."""
         if (resident.key in self._held and resident.phase is not Phase.ASLEEP) or not (self._waiting.keys() - {resident.key}):
             return 0.0
-        now = self._now()
         known = self._foretold.get(resident.key)
-        if known is None or now - known.at > FORECAST_HOLDS_S:
-            holders = self.holders()
+        if known is None or self._now() - known.at > FORECAST_HOLDS_S:
+            now, holdings, rooms = self._look()
             needs = list(self._needs())
             if resident.key not in self._waiting:
                 needs.append(self._need(resident, now))
-            rooms = self._devices.rooms(charged=self._charged(holders), now=now)
-            ready_s = forecast(needs, list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
+            ready_s = forecast(needs, holdings, rooms, bounds=self._bounds, now=now)
             self._foretold = {need.key: _Foretold(now, max(0.0, ready_s.get(need.key, 0.0) - need.in_s)) for need in needs}
             known = self._foretold[resident.key]
         return known.waits_s
 
     def left_over(self, resident: Resident) -> bool:
         """There is room for one more that nobody else wants."""
-        now = self._now()
-        holders = self.holders()
-        needs = [*self._needs(), self._need(resident, now)]
-        rooms = self._devices.rooms(charged=self._charged(holders), now=now)
-        made = plan(needs, list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
+        now, holdings, rooms = self._look()
+        made = plan([*self._needs(), self._need(resident, now)], holdings, rooms, bounds=self._bounds, now=now)
         return any(grant.key == resident.key for grant in made.grants)
 
     def line(self) -> list[tuple[Resident, Instant]]:
@@ -236,11 +239,9 @@ class Room:
     def may_come_unasked(self, wishes: Sequence[tuple[Resident, float]]) -> str:
         """The key of the one that is most worth bringing up into what is free (core.policy.prefetch); empty: none. With the rate of
         requests that is expected of each."""
-        now = self._now()
-        holders = self.holders()
+        now, holdings, rooms = self._look()
         needs = [(self._need(resident, now), rate) for resident, rate in wishes]
-        rooms = self._devices.rooms(charged=self._charged(holders), now=now)
-        best = prefetch(needs, list(self._needs()), list(self._holdings(holders)), rooms, bounds=self._bounds, now=now)
+        best = prefetch(needs, list(self._needs()), holdings, rooms, bounds=self._bounds, now=now)
         return best.key if best is not None else ""
 
     def device_of(self, resident: Resident) -> str:
@@ -289,23 +290,21 @@ class Room:
         """The host has room for so much of one that has a place, beyond what it is charged there already."""
         own = self.charges(resident)
         more = host_bytes - own.memory.bytes if own is not None else host_bytes
-        if more <= 0:
-            return True
-        holders = self.holders()
-        host = next(room for room in self._devices.rooms(charged=self._charged(holders), now=self._now()) if room.id == CPU)
-        taken = sum(charges.memory.bytes for on in holders.values() for _, charges in on)
-        return more <= host.total_bytes - host.foreign_bytes - host.lingering_bytes - taken
+        return more <= 0 or more <= self._spare_bytes(CPU)
 
     def _of(self, held: _Held) -> Charges:
         held.promised = self._ledger.standing(held.resident, held.promised)
         return self._ledger.charges(held.resident, held.device, held.promised)
 
     def _spare_bytes(self, device: str) -> int:
-        """Of an accelerator."""
+        """That nobody was promised; of the host whoever has a place takes some."""
         holders = self.holders()
         rooms = self._devices.rooms(charged=self._charged(holders), now=self._now())
         room = next(room for room in rooms if room.id == device)
-        taken = sum(charges.device.bytes for _, charges in holders.get(device, ()))
+        if device == CPU:
+            taken = sum(charges.memory.bytes for on in holders.values() for _, charges in on)
+        else:
+            taken = sum(charges.device.bytes for _, charges in holders.get(device, ()))
         return room.total_bytes - room.foreign_bytes - room.lingering_bytes - taken
 
     def on(self, device: str) -> list[Resident]:
@@ -343,10 +342,8 @@ class Room:
         if not self._waiting:
             self.reasons = {}
             return
-        now = self._now()
-        holders = self.holders()
-        rooms = self._devices.rooms(charged=self._charged(holders), now=now)
-        needs, holdings = list(self._needs()), list(self._holdings(holders))
+        now, holdings, rooms = self._look()
+        needs = list(self._needs())
         made = plan(needs, holdings, rooms, bounds=self._bounds, now=now)
         if self._recorder is not None:
             self._recorder.note(moment(needs, holdings, rooms, bounds=self._bounds, now=now, made=made))
@@ -378,6 +375,10 @@ class Room:
         at = min(again_at, self._devices.next_release(now=now))
         if self._waiting and at != float("inf"):
             self._timer = self._loop.call_later(max(0.0, at - now), self.replan)
+
+    def _look(self) -> _Look:
+        now, holders = self._now(), self.holders()
+        return _Look(now, list(self._holdings(holders)), list(self._devices.rooms(charged=self._charged(holders), now=now)))
 
     def _needs(self) -> Iterable[Need]:
         for waiting in self._waiting.values():

@@ -57,6 +57,11 @@ def tell(plane: Plane, kind: Kind) -> None:
     plane.send([frame(kind, 0, encode({}))])
 
 
+def fall_asleep(plane: Plane) -> None:
+    tell(plane, Kind.SLEEP)
+    plane.kind(Kind.SLEPT)
+
+
 def bookings(plane: Plane) -> list[int]:
     return [message.id for message in plane.messages if message.kind is Kind.BOOK]
 
@@ -105,8 +110,7 @@ def test_what_fails_on_the_way_is_told_and_is_the_end(start: Start, code: str, s
 @ways
 def test_a_device_that_has_no_room_any_more_is_the_end_of_a_waking(start: Start, code: str, serving: dict):
     runner, plane = begun(start, code, serving)
-    tell(plane, Kind.SLEEP)
-    plane.kind(Kind.SLEPT)
+    fall_asleep(plane)
     tell(plane, Kind.WAKE)
     come(plane, Kind.BOOK, 2)
     plane.booked(bookings(plane)[-1], ok=False, message="cuda:0 is full")
@@ -117,8 +121,7 @@ def test_a_device_that_has_no_room_any_more_is_the_end_of_a_waking(start: Start,
 @ways
 def test_a_sleeper_ends_when_it_is_told_to(start: Start, code: str, serving: dict):
     runner, plane = begun(start, code, serving)
-    tell(plane, Kind.SLEEP)
-    plane.kind(Kind.SLEPT)
+    fall_asleep(plane)
     began = time.monotonic()
     plane.stop(5)
     assert runner.exit_code() == 0
@@ -128,8 +131,7 @@ def test_a_sleeper_ends_when_it_is_told_to(start: Start, code: str, serving: dic
 @ways
 def test_a_successor_is_told_that_it_sleeps_and_can_wake_it(start: Start, code: str, serving: dict):
     runner, plane = begun(start, code, serving)
-    tell(plane, Kind.SLEEP)
-    plane.kind(Kind.SLEPT)
+    fall_asleep(plane)
     plane.close()
     successor = runner.attach()
     assert successor.kind(Kind.HELLO).json["state"] == "asleep"
