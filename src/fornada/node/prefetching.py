@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from fornada.core.lifecycle.states import RESTING, State
 from fornada.core.names import Instant
+from fornada.core.policy.demand import hour_of
 from fornada.core.policy.prefetch import SOON_S
 from fornada.node.instance import Instance
 from fornada.node.model import Model
 from fornada.node.site import Site
-from fornada.node.worth import HOUR_S
 
 LOOK_S = 10.0
 """Between two looks: a model that was evicted waits this long at most for room that has become free."""
@@ -70,7 +70,7 @@ class Prefetching:
         if key:
             instance = self._last = able[key]
             asked = instance.intake.crew.asked
-            self._tries[key] = _Try(_hour(wall), asked.count)
+            self._tries[key] = _Try(hour_of(wall), asked.count)
             expected = round(_expected(instance, now, wall), 6)
             self._site.telemetry.log.info("instance.prefetched", model=instance.model, instance=key, rate=expected)
             asked.foresee()
@@ -79,17 +79,13 @@ class Prefetching:
     def _may_come(self, instance: Instance, now: Instant, wall: float) -> bool:
         if instance.state is not State.STOPPED or instance.ended_because not in NO_FAULT or not instance.worth.start_s or instance.kept:
             return False
-        if instance.ended_because in FOR_NOTHING and _hour(wall - (now - instance.since)) == _hour(wall):
+        if instance.ended_because in FOR_NOTHING and hour_of(wall - (now - instance.since)) == hour_of(wall):
             return False
         known = self._tries.get(instance.key)
-        return known is None or known.hour != _hour(wall) or known.count != instance.intake.crew.asked.count
+        return known is None or known.hour != hour_of(wall) or known.count != instance.intake.crew.asked.count
 
 
 def _expected(instance: Instance, now: Instant, wall: float) -> float:
     """Requests a second."""
     asked = instance.intake.crew.asked
     return asked.usual(wall) if instance.ended_because in FOR_NOTHING else asked.rate(now, wall)
-
-
-def _hour(wall: float) -> int:
-    return int(wall // HOUR_S)

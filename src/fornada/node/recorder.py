@@ -4,10 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fornada.core.names import Instant, ModelName
+from fornada.core.policy.demand import hour_of
 from fornada.core.policy.record import Came, Entry, Gone, Known, Ready, line
 from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
-from fornada.node.worth import HOUR_S, Asked, Worth
+from fornada.node.worth import Asked, Worth
 from fornada.telemetry.files import RotatingFile
 
 NAME = "choices.log"
@@ -33,7 +34,7 @@ class Recorder:
 
     def asked(self, model: ModelName, now: Instant) -> Asked:
         """Of a version, whose intakes count its requests."""
-        self.note(Known(now, model, int(self._wall() // HOUR_S)))
+        self.note(Known(now, model, hour_of(self._wall())))
         return _Asked(self, model, now)
 
     def worth(self, model: ModelName, now: Instant) -> Worth:

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from fornada.core.names import Instant
-from fornada.core.policy.demand import Demand, rate, seen, usual
+from fornada.core.policy.demand import Demand, hour_of, rate, seen, usual
 from fornada.core.policy.ladder import UNKNOWN, Ladder
 
-HOUR_S = 3600.0
 NEWEST = 0.5
 """What the newest measurement counts for: a machine's starts are quick or slow for a while."""
 
@@ -37,14 +36,14 @@ class Asked:
 
     def rate(self, now: Instant, wall: float) -> float:
         """Requests a second that are expected. `wall` in seconds since 1970: what is usual at an hour of day is learnt by it."""
-        return rate(self._as_of(wall), now=now, hour=int(wall // HOUR_S))
+        return rate(self._as_of(wall), now=now, hour=hour_of(wall))
 
     def usual(self, wall: float) -> float:
         """Requests a second at this hour of day, mean over the days."""
-        return usual(self._as_of(wall), hour=int(wall // HOUR_S))
+        return usual(self._as_of(wall), hour=hour_of(wall))
 
     def _as_of(self, wall: float) -> Demand:
-        self._demand = seen(self._demand, self.count - self._counted, last=self.at, hour=int(wall // HOUR_S))
+        self._demand = seen(self._demand, self.count - self._counted, last=self.at, hour=hour_of(wall))
         self._counted = self.count
         return self._demand
 

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fornada.core.names import Instant, ModelName
-from fornada.core.policy.demand import Demand
+from fornada.core.policy.demand import HOUR_S, Demand
 from fornada.core.policy.ladder import UNKNOWN, Ladder
 from fornada.core.policy.record import Came, Entry, Gone, Known, Moment, Ready
 from fornada.simulate.node import Simulation, _Instance
 from fornada.simulate.report import Choice
 from fornada.simulate.traffic import Asked, SimulatedModel
 
-HOUR_S = 3600.0
 WORK_S = 0.001
 """How long a model worked isn't in the record."""
 

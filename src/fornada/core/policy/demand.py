@@ -69,6 +69,11 @@ def usual(demand: Demand, *, hour: int) -> float:
     return demand.by_hour[hour % HOURS]
 
 
+def hour_of(wall: float) -> int:
+    """The `hour` of a moment, in seconds since 1970."""
+    return int(wall // HOUR_S)
+
+
 def likely(expected_rate: float, *, within_s: float) -> float:
     """How likely at least one request is within so many seconds."""
     return 1.0 - math.exp(-expected_rate * within_s)
