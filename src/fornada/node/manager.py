@@ -124,7 +124,7 @@ class Manager:
         ledger = Ledger(devices, store, log=telemetry.log, measure=measure)
         bounds = Bounds(max_resident=settings.max_resident, max_wait_s=settings.max_wait_s)
         recorder = recorder_of(settings, data_dir / "logs", wall=clock.wall)
-        room = Room(devices, ledger, bounds=bounds, clock=clock, loop=loop, recorder=recorder)
+        room = Room(devices, ledger, bounds=bounds, clock=clock, loop=loop, log=telemetry.log, recorder=recorder)
         self._site = Site(
             clock=clock,
             now=clock.now,

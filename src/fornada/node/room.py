@@ -21,6 +21,7 @@ from fornada.node.devices import Devices
 from fornada.node.ledger import ASLEEP, Charged, Charges, Estimates, Ledger
 from fornada.node.recorder import Recorder
 from fornada.node.worth import Asked, Worth
+from fornada.telemetry.log import Log
 
 SOON_S = 0.005
 FORECAST_HOLDS_S = 0.25
@@ -117,6 +118,7 @@ class Room:
         bounds: Bounds,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        log: Log,
         recorder: Recorder | None = None,
     ) -> None:
         self._devices = devices
@@ -124,6 +126,7 @@ class Room:
         self._bounds = bounds
         self._now, self._wall = clock.now, clock.wall
         self._loop = loop
+        self._log = log
         self._recorder = recorder
         self._held: dict[str, _Held] = {}
         self._waiting: dict[str, _Waiting] = {}
@@ -135,6 +138,8 @@ class Room:
         self._foretold: dict[str, _Foretold] = {}
         self.reasons: dict[str, str] = {}
         """Why who waits is still waiting, by key; as of the last plan."""
+        self._logged: dict[str, bool] = {}
+        """Who waits, by key, and whether bytes were on their way back when the log was told of it last."""
         self._sakes: dict[str, str] = {}
         """Who has to go, and whose need it is that they make room for; as of the last plan."""
 
@@ -340,7 +345,7 @@ class Room:
         if self._closed:
             return
         if not self._waiting:
-            self.reasons = {}
+            self.reasons, self._logged = {}, {}
             return
         now, holdings, rooms = self._look()
         needs = list(self._needs())
@@ -348,6 +353,7 @@ class Room:
         if self._recorder is not None:
             self._recorder.note(moment(needs, holdings, rooms, bounds=self._bounds, now=now, made=made))
         self._carry_out(made)
+        self._note_waits(rooms)
         self._arm(made.again_at, now)
 
     def _carry_out(self, made: Plan) -> None:
@@ -368,6 +374,14 @@ class Room:
         for key in made.sleep:
             if key in self._held:
                 self._held[key].resident.put_to_sleep("room")
+
+    def _note_waits(self, rooms: Sequence[DeviceRoom]) -> None:
+        """Once when somebody begins to wait, and once more when it is for bytes of processes that are gone: not with every plan."""
+        lingering = {room.id: room.lingering_bytes for room in rooms if room.lingering_bytes}
+        for key, reason in self.reasons.items():
+            if key in self._waiting and self._logged.get(key) != bool(lingering):
+                self._log.info("room.waits", model=self._waiting[key].resident.model, reason=reason, lingering_bytes=lingering)
+        self._logged = dict.fromkeys(self.reasons, bool(lingering))
 
     def _arm(self, again_at: Instant, now: Instant) -> None:
         """What time alone changes is nobody's event."""

@@ -156,7 +156,7 @@ def test_a_younger_wish_passes_an_older_one_only_where_it_takes_nothing_from_it(
 def test_memory_that_lingers_after_an_end_is_waited_for_and_nobody_goes_for_it():
     made = plan([need("a", gib=6)], [holding("b", device="cuda:0", gib=2)], [HOST, replace(CARD, lingering_bytes=5 * GIB)], max_resident=0)
     assert (made.grants, made.evict) == ((), ())
-    assert made.waits == {"a": "cuda:0 has 1 GiB free of 6 GiB needed, 5 GiB are missing"}
+    assert made.waits == {"a": "cuda:0 has 1 GiB free of 6 GiB needed, 5 GiB are missing; 5 GiB of ended processes are on their way back"}
 
 
 @st.composite

@@ -209,6 +209,8 @@ class Picture:
             parts.append(_short(device.id, free.device, wanted.device))
         if self._host is not None and wanted.host > max(0, free.host):
             parts.append(_short(CPU, free.host, wanted.host))
+        if device.lingering_bytes:
+            parts.append(f"{format_size(device.lingering_bytes)} of ended processes are on their way back")
         if ending:
             parts.append(f"waits for the end of {', '.join(ending)}")
         if falling:
