@@ -5,13 +5,14 @@ import time
 import pytest
 
 from tests.bounds import bound
-from tests.harness.fixtures import Probe
+from tests.harness.fixtures import Probe, StartNode
 from tests.harness.node import Node
 from tests.harness.processes import alive, all_gone, seen
 from tests.harness.waiting import Background, until
 
 GRACE_S = 2
 KILL_S = 2  # [node] kill_s of the shared node
+MODEL = "@test/a"
 
 
 def test_an_unload_ends_although_the_model_ignores_sigterm_and_streams_for_ever(node: Node, probe: Probe):
@@ -48,6 +49,47 @@ def test_an_unload_with_work_in_flight_answers_the_worker_s_caller(node: Node, p
         answer = caller.result()
     assert answer.status in (502, 503), answer.body
     assert answer.json()["success"] is False
+
+
+ON_CARD = {"device": "cuda", "device_memory": "100MiB"}
+CONFIG = f"""
+[node]
+drain_s = 5
+kill_s = {KILL_S}
+[devices]
+fake = [{{ total = "1GiB" }}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("acts", "reached"),
+    [
+        (("sleep",), "asleep"),
+        (("sleep",), "stopping"),
+        (("sleep", "load"), "pending"),
+    ],
+    ids=["asleep", "falling asleep", "waking"],
+)
+def test_an_unload_works_in_every_state_of_sleep(new_node: StartNode, acts: tuple[str, ...], reached: str):
+    node = new_node(config=CONFIG).start()
+    takes_s = 0.0 if reached == "asleep" else 1.0
+    node.deploy_probe(MODEL, settings={"device_mib": 100, "load_s": 0.2, "sleep_takes_s": takes_s}, resources=ON_CARD)
+    node.load(MODEL)
+    (pid,) = node.pids(MODEL)
+    with Background() as background:
+        for act in acts[:-1]:
+            assert node.act(MODEL, act).status == 200
+        acting = background.start(lambda: node.act(MODEL, acts[-1]))
+        until(lambda: node.state(MODEL) == reached, within_s=10, what=f"it is {reached}")
+        began = time.monotonic()
+        assert node.unload(MODEL, grace_s=GRACE_S).status == 200
+        assert time.monotonic() - began <= bound(GRACE_S + KILL_S + 0.5)
+        assert acting.result().status < 600, "who asked for the sleep or the wake is told something"
+    assert not alive(pid)
+    assert node.state(MODEL) == "stopped"
+    assert node.fetch("GET", "/api/v1/devices").json()["devices"][1]["used_bytes"] == 0
+    assert node.ask(MODEL, {"echo": "again"})["echo"] == "again"
+    assert node.stop() == 0
 
 
 def test_an_unload_works_in_every_state(node: Node, probe: Probe):
