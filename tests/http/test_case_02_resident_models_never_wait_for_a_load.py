@@ -11,20 +11,20 @@ from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 from tests.harness.waiting import Background, until
 
-LOAD_S = 4.0
+LOAD_S = count(5, long=8)
 CONFIG = '[node]\ndrain_s = 5\nkill_s = 2\n[devices]\nfake = [{ total = "4GiB" }]\n'
 REQUESTS = count(60, long=100)
+SERVICE_S = 0.05
+"""So that half of it is more than other programs of the machine take the processor for."""
 RATIO = 1.5
-NOISE_S = 0.02
-"""Other programs of the machine may take the processor for so long at any time."""
 
 
 def p99(node: Node) -> float:
-    """Seconds, of REQUESTS one after another that take a hundredth of a second each."""
+    """Seconds, of REQUESTS one after another."""
     took_s = []
     for number in range(REQUESTS):
         began = time.monotonic()
-        assert node.ask("@test/a", {"echo": number, "sleep_s": 0.01})["echo"] == number
+        assert node.ask("@test/a", {"echo": number, "sleep_s": SERVICE_S})["echo"] == number
         took_s.append(time.monotonic() - began)
     return quantiles(took_s, n=100)[98]
 
@@ -48,6 +48,6 @@ def test_a_ready_model_is_as_quick_while_another_one_loads(new_node: StartNode, 
         during_s = p99(node)
         assert not loading.done(), "all of them were asked while it loaded"
         assert loading.result()["echo"] == "b"
-    assert during_s <= max(RATIO * alone_s, alone_s + NOISE_S), (during_s, alone_s)
+    assert during_s <= RATIO * alone_s, (during_s, alone_s)
     assert node.state("@test/idle") == ("stopped" if needs_room else "ready")
     assert node.stop() == 0

@@ -28,6 +28,7 @@ def test_a_stream_is_whole_although_another_model_waits_for_its_memory(new_node:
         until(lambda: node.state("@test/b") == "pending", within_s=5, what="b waits")
         data = [first.data, *(event.data for event in events)]
         assert len(data) == STEPS + 1 and data[-1] == "[DONE]"
+        assert node.probe_log("@test/b") == [], "b's load began after a's last item"
         assert other.result()["echo"] == "then"
     assert node.metrics().total("fornada_evictions_total", model="@test/a", reason="room") == 1
     assert node.ask("@test/a", {"echo": "again"})["echo"] == "again"

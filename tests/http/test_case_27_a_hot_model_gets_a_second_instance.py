@@ -7,7 +7,7 @@ import threading
 from tests.bounds import count
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
-from tests.harness.waiting import Background, until
+from tests.harness.waiting import Background, stays, until
 
 CONFIG = """
 [node]
@@ -24,12 +24,13 @@ def ready(node: Node) -> list[dict]:
     return [instance for instance in node.model(HOT)["instances"] if instance["state"] == "ready"]
 
 
-def client(node: Node, over: threading.Event) -> int:
+def client(node: Node, over: threading.Event, pause_s: float = 0.0) -> int:
     """How many requests it had answered. Each has to be answered right."""
     served = 0
     while not over.is_set():
         assert node.ask(HOT, {"echo": served, "sleep_s": 0.3})["echo"] == served
         served += 1
+        over.wait(pause_s)
     return served
 
 
@@ -57,8 +58,15 @@ def test_a_second_instance_comes_under_load_and_goes_when_it_is_idle(new_node: S
         assert {instance["id"] for instance in ready(node)} == set(before), "they stay while there is work for both"
         over.set()
         served = [each.result() for each in clients]
-    assert all(served)
-    until(lambda: len(ready(node)) <= 1, within_s=15, what="one instance again")
+        assert all(served)
+        over.clear()
+        seldom = background.start(lambda: client(node, over, pause_s=0.3))
+        try:
+            until(lambda: len(ready(node)) == 1, within_s=20, what="one instance again, which has enough time for who still asks")
+            stays(lambda: len(ready(node)) == 1, for_s=3, what="one instance, while somebody asks")
+        finally:
+            over.set()
+        assert seldom.result()
     until(lambda: node.state(HOT) == "stopped", within_s=15, what="none at all, when that one has been idle")
     assert node.metrics().total("fornada_model_loads_total", model=HOT, outcome="ok") == 2
     assert node.metrics().total("fornada_evictions_total", model=HOT, reason="room") == 0

@@ -3,12 +3,13 @@
 import os
 import signal
 import subprocess
+from functools import partial
 from typing import Any
 
 from tests.bounds import bound
 from tests.harness.fixtures import StartNode
 from tests.harness.node import FORNADA, Node, node_environ
-from tests.harness.waiting import until
+from tests.harness.waiting import Background, until
 
 CONFIG = """
 [node]
@@ -53,7 +54,12 @@ def test_models_leave_a_card_that_broke_and_nobody_is_placed_on_it_until_it_is_u
     assert where(node, "@test/late") == ["cuda:0"]
     pids = node.pids("@test/bound")
 
-    tell(node, 0, 79)
+    with Background() as background:
+        caller = background.start(lambda: node.run("@test/bound", {"sleep_s": 30}))
+        until(lambda: node.model("@test/bound")["instances"][0]["in_flight"] == 1, within_s=5, what="it has work")
+        tell(node, 0, 79)
+        cut = caller.result()
+    assert cut.status in (502, 503) and "79" in cut.message, "who was being served by the broken card is told so"
     refused = node.run("@test/bound", {"echo": 1})
     assert refused.status in (429, 502, 503) and "79" in node.fetch("GET", "/api/v1/models/@test/bound/why").body.decode()
     control = node.control_pid
@@ -81,7 +87,13 @@ def test_a_program_s_fault_recycles_its_own_model_alone(new_node: StartNode):
     node.ask("@test/far", {"echo": 1})
     node.ask("@test/bad", {"echo": 1})
     before = {name: node.pids(name) for name in ("@test/bad", "@test/quiet", "@test/far")}
-    tell(node, 0, 31)
+    with Background() as background:
+        callers = {name: background.start(partial(node.run, name, {"echo": name, "sleep_s": 2})) for name in ("@test/bad", "@test/far")}
+        until(lambda: all(node.model(name)["instances"][0]["in_flight"] for name in callers), within_s=5, what="two have work")
+        tell(node, 0, 31)
+        answers = {name: caller.result() for name, caller in callers.items()}
+    assert answers["@test/bad"].status in (502, 503) and "31" in answers["@test/bad"].message
+    assert answers["@test/far"].result["echo"] == "@test/far"
     until(lambda: node.pids("@test/bad") not in ([], before["@test/bad"]), within_s=10, what="a new process")
     assert node.ask("@test/bad", {"echo": 2})["echo"] == 2
     assert {name: node.pids(name) for name in ("@test/quiet", "@test/far")} == {n: before[n] for n in ("@test/quiet", "@test/far")}

@@ -21,7 +21,7 @@ SETTINGS = {
     "load_s": "seconds that loading takes",
     "warmup_s": "seconds that the warm-up takes",
     "stop_s": "seconds that the process takes to end once it was asked to",
-    "fail_load_n": "loading fails as long as the load attempt is at most this; a number or inf",
+    "fail_load_n": "loading fails, when it holds all its memory, as long as the load attempt is at most this; a number or inf",
     "load_progress": "true: tells its progress while loading, ten times a second",
     "hold_mib": "MiB of host memory held from loading on",
     "device_mib": "MiB booked on the device",
@@ -78,13 +78,13 @@ class Model(fornada_sdk.Model):
         if settings.get("stop_s"):
             atexit.register(time.sleep, float(settings["stop_s"]))
         self.sleep_while_loading(context, float(settings.get("load_s", 0)), bool(settings.get("load_progress")))
-        fail_load_n = float(settings.get("fail_load_n", 0))
-        if context.load_attempt <= fail_load_n:
-            raise RuntimeError(f"the probe fails load attempt {context.load_attempt} of {fail_load_n:g}")
         self.held = b"\1" * int(float(settings.get("hold_mib", 0)) * MIB)
         if settings.get("device_mib"):
             delay_s = float(settings.get("release_delay_s", 0))
             context.device.allocate(int(float(settings["device_mib"]) * MIB), release_delay_s=delay_s)
+        fail_load_n = float(settings.get("fail_load_n", 0))
+        if context.load_attempt <= fail_load_n:
+            raise RuntimeError(f"the probe fails load attempt {context.load_attempt} of {fail_load_n:g}")
         self.sleeps = bool(settings.get("device_mib")) and bool(settings.get("sleeps", True))
         self.asleep = False
         self.note(event="loaded", load_count=context.load_count)
