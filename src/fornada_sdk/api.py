@@ -76,8 +76,10 @@ class Model:
         """What makes the first request fast. Unless overridden, the folder's request example goes through the model."""
 
     def sleep(self, context: Context) -> Any:
-        """Gives device memory back, and keeps what `wake` needs in host memory. Only where `wake` is there, too; never with a request
-        under way. What was booked by `context.device.allocate` is given back with it."""
+        """Gives device memory back, and keeps what `wake` needs in host memory. Only together with `wake`; never with a request under
+        way. What was booked by `context.device.allocate` is given back with it. Around an engine that sleeps by itself it comes first,
+        and needn't be there."""
 
     def wake(self, context: Context) -> Any:
-        """Takes it again: answers are to be the same as before. What it raises is the end of the process; the next request gets a new one."""
+        """Takes it again: answers are to be the same as before. What it raises is the end of the process; the next request gets a new one.
+        Around an engine that sleeps by itself it comes after the weights are back."""

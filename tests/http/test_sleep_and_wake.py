@@ -26,6 +26,11 @@ def card(node: Node) -> dict[str, Any]:
     return found
 
 
+def host(node: Node) -> dict[str, Any]:
+    found: dict[str, Any] = next(device for device in node.fetch("GET", "/api/v1/devices").json()["devices"] if device["id"] == "cpu")
+    return found
+
+
 def deploy(node: Node, name: str = MODEL, *, serving: dict[str, Any] | None = None, **settings: Any) -> None:
     resources = {"device": "cuda", "device_memory": "600MiB"}
     node.deploy_probe(name, settings={"device_mib": 600, "load_s": 0.5, **settings}, resources=resources, serving=serving or {})
@@ -121,6 +126,30 @@ def test_a_sleep_that_the_device_does_not_confirm_ends_the_process(new_node: Sta
     assert node.ask(MODEL, {})["load_count"] == 2
     answer = node.act(MODEL, "sleep")
     assert answer.status == 409 and "its last sleep failed" in answer.body.decode(), answer.body.decode()
+
+
+@pytest.mark.timeout(bound(120))
+def test_a_model_on_the_cpu_gives_host_memory_back(new_node: StartNode):
+    node = new_node().start()
+    node.deploy_probe(MODEL, settings={"hold_mib": 200, "sleeps": True})
+    before = node.ask(MODEL, {"echo": "same"})
+    held = node.model(MODEL)["instances"][0]["resident_bytes"]
+    reserved = host(node)["reserved_bytes"]
+    assert put_to_sleep(node)["instances"][0]["resident_bytes"] <= held - 190 * MIB
+    assert host(node)["reserved_bytes"] <= reserved - 190 * MIB
+    assert {**node.ask(MODEL, {"echo": "same"}), "seq": 0} == {**before, "seq": 0}, "the same process, which was loaded once"
+    assert node.model(MODEL)["instances"][0]["resident_bytes"] >= held - 10 * MIB
+
+
+@pytest.mark.timeout(bound(120))
+def test_a_model_on_the_cpu_that_gives_nothing_back_is_not_believed(new_node: StartNode):
+    node = new_node().start()
+    node.deploy_probe(MODEL, settings={"sleeps": True})
+    process = seen(node.ask(MODEL, {})["pid"])
+    answer = node.act(MODEL, "sleep")
+    assert answer.status == 409 and "cpu doesn't count its memory as free" in answer.body.decode(), answer.body.decode()
+    assert not alive(process.pid)
+    assert node.ask(MODEL, {})["load_count"] == 2
 
 
 @pytest.mark.timeout(bound(120))

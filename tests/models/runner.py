@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fornada_sdk
+from fornada.node.memory_use import held_by
 from fornada_sdk.wire.channel import Channel, pair
 from fornada_sdk.wire.framing import MORE, Assembler, frame, frames, split
 from fornada_sdk.wire.messages import CREDIT_BODY, Kind, decode, encode, invoke_head, split_head
@@ -137,6 +138,18 @@ class Runner:
         """The caller has gone."""
         self._write(frame(Kind.CANCEL, number, b""))
 
+    def sleep(self) -> dict[str, Any]:
+        """Puts it to sleep; what SLEPT said. Raises AssertionError where it can't."""
+        return self._rest(Kind.SLEEP, Kind.SLEPT)
+
+    def wake(self) -> dict[str, Any]:
+        """Wakes it up; what WOKEN said."""
+        return self._rest(Kind.WAKE, Kind.WOKEN)
+
+    def held(self) -> int:
+        """Bytes of the host's memory that it holds, as a node counts them."""
+        return held_by(self.pid).bytes
+
     def sockets(self) -> list[str]:
         """Lines of /proc/net about the sockets that the process holds, each with its family first."""
         held = set()
@@ -184,6 +197,15 @@ class Runner:
             assert kind != Kind.FAILED and head.get("state") != "failed", f"{head}\n{self.output}"
             if kind == Kind.READY or head.get("state") == "ready":
                 return head
+
+    def _rest(self, order: Kind, answer: Kind) -> dict[str, Any]:
+        self._write(frame(order, 0, encode({})))
+        while True:
+            kind, _, body = self._next(LOAD_S)
+            if kind == answer:
+                said: dict[str, Any] = decode(body)
+                assert "failed" not in said, f"{said}\n{self.output}"
+                return said
 
     def _write(self, packet: bytes) -> None:
         self._link.setblocking(True)

@@ -193,3 +193,66 @@ def test_a_broken_safetensors_file_is_refused(serve: Serve, weights: Path, chang
     code = CODE.replace("def load(self, context):", f"def load(self, context):\n        open(self.engine.path, 'wb').write({broken!r})")
     with pytest.raises(AssertionError, match="ValueError"):
         serve("weights", code=code)
+
+
+WIDE = """
+import torch
+import fornada_sdk
+
+class Model(fornada_sdk.Model):
+    def load(self, context):
+        self.network = self.engine.load_into(torch.nn.Linear(3000, 3000))
+        self.weight = self.network.weight
+        if context.settings.get("half"):
+            self.network.half()
+        if context.settings.get("changed"):
+            with torch.no_grad():
+                self.network.weight[0, 0] += 1
+
+    def run(self, request, context):
+        with torch.inference_mode():
+            row = torch.full((1, 3000), float(request.body.json["x"]), dtype=self.network.weight.dtype)
+            return {"sum": self.network(row).float().sum().item(), "same": self.weight is self.network.weight}
+"""
+MIB = 1024 * 1024
+
+
+def sleeps(runner: Runner, request: Any, least_mib: int) -> None:
+    """It gives so much back, with equal answers afterwards, as often as it is asked."""
+    assert runner.ready["sleeps"] is True
+    before, held = runner.ask(request).json, runner.held()
+    for _ in range(3):
+        runner.sleep()
+        assert runner.held() <= held - least_mib * MIB, f"{held // MIB} MiB awake, {runner.held() // MIB} asleep"
+        runner.wake()
+        assert runner.ask(request).json == before
+        assert runner.held() <= held * 1.15, f"{held // MIB} MiB at first, {runner.held() // MIB} after another sleep"
+
+
+def test_a_program_s_weights_leave_the_memory_while_it_sleeps(serve: Serve) -> None:
+    sleeps(serve("wide"), {"inputs": {"input": [[0.5] * 3000]}}, 30)
+
+
+@pytest.mark.parametrize("folder", ["wide-weights", "wide-tensors"])
+def test_a_network_s_weights_leave_the_memory_while_it_sleeps(serve: Serve, folder: str) -> None:
+    runner = serve(folder, code=WIDE)
+    assert runner.ask({"x": 1}).json["same"] is True
+    sleeps(runner, {"x": 0.5}, 30)
+
+
+def test_a_network_that_was_cast_comes_back_as_it_was(serve: Serve) -> None:
+    sleeps(serve("wide-weights", code=WIDE, settings={"half": True}), {"x": 0.5}, 12)
+
+
+def test_what_an_author_changed_stays_while_it_sleeps(serve: Serve) -> None:
+    runner = serve("wide-weights", code=WIDE, settings={"changed": True})
+    before, held = runner.ask({"x": 1}).json, runner.held()
+    runner.sleep()
+    assert runner.held() > held - 10 * MIB
+    runner.wake()
+    assert runner.ask({"x": 1}).json == before
+
+
+def test_weights_that_an_author_keeps_alone_can_not_sleep(serve: Serve) -> None:
+    code = WIDE.replace("self.engine.load_into(torch.nn.Linear(3000, 3000))", "torch.nn.Linear(3000, 3000)")
+    assert "sleeps" not in serve("wide-weights", code=code).ready

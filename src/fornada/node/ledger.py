@@ -164,10 +164,14 @@ class Ledger:
                 self._of(process).held = held
             self._note(of, now, over=False)
 
+    def held_of_host(self, of: Charged) -> int:
+        """What it holds of the host by the last reading."""
+        process = of.process
+        return 0 if process is None else self._of(process).held.bytes
+
     def asleep_host_bytes(self, of: Charged) -> int:
         """What it holds of the host by the last reading, with slack: what it is charged while it sleeps."""
-        process = of.process
-        return 0 if process is None else self._of_host(Estimate(), self._of(process).held, shared=False).bytes
+        return 0 if of.process is None else self._of_host(Estimate(), Held(self.held_of_host(of), 0), shared=False).bytes
 
     def sum_up(self, residents: Iterable[Charged]) -> None:
         """Tells the host what of its memory is held by all of them."""

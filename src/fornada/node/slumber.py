@@ -25,6 +25,8 @@ BELIEVED_S = 5.0
 LOOK_S = 0.05
 LEFT_SHARE = 0.5
 """Of what it held on its device it may still hold that much asleep: its context and its code. With more a sleep isn't worth a process."""
+LEAST_BYTES = 1024**2
+"""What a process on the cpu has to give back at least: its libraries stay, so that a share of all says nothing, and less may be anything."""
 STEP_S = 1.0
 """What a step takes, as long as neither was measured nor can be told by a device's bandwidth."""
 
@@ -63,7 +65,7 @@ class Slumber:
         self._sleeper = sleeper
         self._site = site
         self._held_bytes: int | None = None
-        """On its device, before it was asked to sleep; None: a predecessor asked."""
+        """On its device, before it was asked to sleep; None: a predecessor asked, and nobody knows."""
         self.failed_because = ""
         """Why the last sleep or wake came to nothing."""
 
@@ -73,7 +75,7 @@ class Slumber:
         if isinstance(command, Wake):
             runner.wake()
         else:
-            self._held_bytes = self._site.devices.held(runner.id, runner.device)
+            self._held_bytes = self._held(runner)
             runner.sleep()
 
     # ---- what the process says
@@ -83,8 +85,8 @@ class Slumber:
         if failed := said.get("failed"):
             self._fail(runner, f"it could not give its memory back: {failed}")
             return
-        if self._held_bytes is None and self._site.devices.kind(runner.device) == "fake":
-            self._held_bytes = self._site.devices.held(runner.id, runner.device)
+        if self._held_bytes is None:
+            self._held_bytes = self._held_once(runner)
         self._site.devices.gave_back(runner.id, now=self._site.now())
         self._site.tasks.start(self._believe(runner), name=f"believe {runner.id}")
 
@@ -159,29 +161,50 @@ class Slumber:
             before = self._held_bytes or 0
             until = site.now() + BELIEVED_S + site.devices.copy_s(runner.device, before)
             while True:
-                await site.devices.look(now=site.now())
+                await self._look(runner)
                 if not self._is_current(runner):
                     return
-                left = site.devices.held(runner.id, runner.device)
-                if self._held_bytes is None or left <= before * LEFT_SHARE:
+                left = self._held(runner)
+                if self._held_bytes is None or _has_fallen(runner.device, before, left):
                     break
                 if site.now() >= until:
                     numbers = f"{format_size(before)} before, {format_size(left)} {BELIEVED_S:g} s after it said that it slept"
                     self._fail(runner, f"{runner.device} doesn't count its memory as free: {numbers}")
                     return
                 await asyncio.sleep(LOOK_S)
-            await site.ledger.weigh([self._resident])
+            if runner.device != CPU:
+                await site.ledger.weigh([self._resident])
             if self._is_current(runner):
                 self._fell_asleep(runner, left)
             return
         if self._is_current(runner):
             self._fail(runner, "internal fault")
 
+    async def _look(self, runner: Runner) -> None:
+        if runner.device == CPU:
+            await self._site.ledger.weigh([self._resident])
+        else:
+            await self._site.devices.look(now=self._site.now())
+
+    def _held(self, runner: Runner) -> int:
+        """What its process holds of what sleeping is to give back, by the last look."""
+        if runner.device == CPU:
+            return self._site.ledger.held_of_host(self._resident)
+        return self._site.devices.held(runner.id, runner.device)
+
+    def _held_once(self, runner: Runner) -> int | None:
+        """The same before a sleep for which a predecessor asked: the most that was measured, then."""
+        if self._site.devices.kind(runner.device) == "fake":
+            return self._held(runner)
+        learned = self._site.ledger.learned(self._resident)
+        return (learned.memory_bytes if runner.device == CPU else learned.device_bytes) or None
+
     def _fell_asleep(self, runner: Runner, left: int) -> None:
         site, sleeper = self._site, self._sleeper
         self.failed_because = ""
         host_bytes = site.ledger.asleep_host_bytes(self._resident)
-        sleeper.worth.slept(site.now(), answered_at=sleeper.last_used, device_bytes=left, host_bytes=host_bytes)
+        of_device = 0 if runner.device == CPU else left
+        sleeper.worth.slept(site.now(), answered_at=sleeper.last_used, device_bytes=of_device, host_bytes=host_bytes)
         site.telemetry.log.info(
             "instance.asleep", model=sleeper.model, instance=runner.id, pid=runner.pid, held_bytes=self._held_bytes, left_bytes=left
         )
@@ -196,3 +219,7 @@ class Slumber:
             "instance.sleep_failed", model=self._sleeper.model, instance=runner.id, pid=runner.pid, reason=reason
         )
         self._sleeper.tell(SleepFailed(reason))
+
+
+def _has_fallen(device: str, before: int, left: int) -> bool:
+    return left <= before - LEAST_BYTES if device == CPU else left <= before * LEFT_SHARE

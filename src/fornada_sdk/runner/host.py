@@ -18,11 +18,11 @@ import socket
 import sys
 import time
 from types import FrameType
-from typing import Callable
 
 from fornada_sdk.runner import engines
 from fornada_sdk.runner.assignment import read_assignment
 from fornada_sdk.runner.capture import Output, redirect
+from fornada_sdk.runner.heap import trimmer
 from fornada_sdk.runner.member import Member
 from fornada_sdk.runner.session import TERM_GRACE_S
 from fornada_sdk.wire.channel import Channel, ChannelClosed, Message
@@ -56,7 +56,7 @@ class Host:
         self._nobody = Output(os.open(os.devnull, os.O_WRONLY), owns=True)
         self._dismissed = False
         self._terminated = False
-        self._trim = _trimmer()
+        self._trim = trimmer()
 
     def serve(self, messages: list[Message]) -> None:
         """`messages` have come already."""
@@ -201,14 +201,3 @@ class Host:
 
 def _noted(number: int, frame: FrameType | None) -> None:
     """The number has been written to the wakeup descriptor."""
-
-
-def _trimmer() -> Callable[[], object]:
-    """glibc's malloc_trim: free memory in the middle of its heaps would stay the process' own."""
-    try:
-        import ctypes
-
-        trim = ctypes.CDLL(None).malloc_trim
-    except (ImportError, OSError, AttributeError):
-        return lambda: None  # another C library
-    return lambda: trim(0)

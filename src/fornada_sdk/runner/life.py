@@ -14,7 +14,7 @@ from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.capture import Output, end_lines
 from fornada_sdk.runner.engines import Loaded, Target
 from fornada_sdk.runner.invoke.inline import Inline
-from fornada_sdk.runner.invoke.servable import Batching, Servable, servable, still_sleeps
+from fornada_sdk.runner.invoke.servable import Batching, Servable, servable, with_rest
 from fornada_sdk.runner.invoke.threads import Threads
 from fornada_sdk.runner.session import Session, State
 from fornada_sdk.runner.sleeping import Sleeping
@@ -82,7 +82,7 @@ class Life:
         serving = servable(loaded.target)
         if isinstance(loaded.target, Model):
             self._settled(loaded.target.load(self._context))
-            serving = still_sleeps(serving, loaded.target)
+            serving = with_rest(serving, loaded.target)
         load_s = time.monotonic() - began
         self._phase = "warming"
         self._warm_up(loaded.target, serving)

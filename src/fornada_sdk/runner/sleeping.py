@@ -6,13 +6,13 @@ SLEEP -> falling -> the model's sleep -> asleep, SLEPT         WAKE -> waking ->
 
 from __future__ import annotations
 
-import gc
 import time
 from typing import Any, Callable
 
 from fornada_sdk.api_context import Context
 from fornada_sdk.runner.answers import describe, print_traceback
 from fornada_sdk.runner.capture import end_lines
+from fornada_sdk.runner.heap import give_back
 from fornada_sdk.runner.invoke.servable import Servable
 from fornada_sdk.runner.session import Session, State
 from fornada_sdk.wire.messages import Kind
@@ -81,7 +81,7 @@ class _Step:
             session.bookings.restore(self._hurry)
             session.rest(State.READY, Kind.WOKEN, {"wake_s": round(time.monotonic() - self._began, 6)})
         else:
-            gc.collect()
+            give_back()
             session.rest(State.ASLEEP, Kind.SLEPT, {"sleep_s": round(time.monotonic() - self._began, 6)})
 
     def fail(self, error: BaseException) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 
 TARGET = Path(sys.argv[1])
+WIDE = 3000
+"""Rows and columns: 36 MB of weights."""
 
 
 class Affine(torch.nn.Module):
@@ -93,6 +95,13 @@ def main() -> None:
     (TARGET / "weights" / "w.safetensors").write_bytes(safetensors(weights))
     (TARGET / "pickled").mkdir()
     torch.save(weights, TARGET / "pickled" / "w.pt")
+    torch.manual_seed(0)
+    wide = torch.nn.Linear(WIDE, WIDE)
+    export("wide", wide, (torch.ones(1, WIDE),))
+    (TARGET / "wide-weights").mkdir()
+    torch.save(wide.state_dict(), TARGET / "wide-weights" / "w.pt")
+    (TARGET / "wide-tensors").mkdir()
+    (TARGET / "wide-tensors" / "w.safetensors").write_bytes(safetensors({name: each.detach() for name, each in wide.state_dict().items()}))
     (TARGET / "evil-weights").mkdir()
     torch.save({"w": Evil()}, TARGET / "evil-weights" / "w.pt")
 

@@ -12,7 +12,7 @@ from fornada_sdk import Context, Model, Response
 from fornada_sdk.runner.assignment import read_assignment
 from fornada_sdk.runner.encoding import to_json
 from fornada_sdk.runner.engines import LoadError
-from fornada_sdk.runner.invoke.servable import servable
+from fornada_sdk.runner.invoke.servable import servable, with_rest
 from fornada_sdk.runner.kept import ENTRY_BYTES, Kept
 
 VALUES = st.recursive(
@@ -154,3 +154,24 @@ def test_a_model_needs_run_or_run_batch_or_an_engine():
     model = Around()
     model.engine = Weights()
     assert servable(model).run_batch is None, "the weights' own batches would pass by the author's run"
+
+
+@pytest.mark.parametrize(("there", "missing"), [("sleep", "wake"), ("wake", "sleep")])
+def test_one_step_without_the_other_is_refused_where_the_engine_has_none(there, missing):
+    class Half(Model):
+        def run(self, inputs, context):
+            return inputs
+
+    class Weights:
+        sleeps = False
+
+        def sleep(self, context): ...
+        def wake(self, context): ...
+
+    setattr(Half, there, lambda self, context: None)
+    model = Half()
+    for model.engine in (None, Weights()):
+        with pytest.raises(LoadError, match=f"Half has {there} and no {missing}"):
+            with_rest(servable(model), model)
+    model.sleeps = False
+    assert not with_rest(servable(model), model).sleeps

@@ -25,7 +25,7 @@ SETTINGS = {
     "load_progress": "true: tells its progress while loading, ten times a second",
     "hold_mib": "MiB of host memory held from loading on",
     "device_mib": "MiB booked on the device",
-    "sleeps": "false: it can only be stopped; else it sleeps where it holds device memory",
+    "sleeps": "false: it can only be stopped; true: it sleeps in any case; else it sleeps where it holds device memory",
     "sleep_takes_s": "seconds that falling asleep takes, and waking up again",
     "fail_sleep": "true: falling asleep raises",
     "fail_wake": "true: waking up raises",
@@ -78,23 +78,25 @@ class Model(fornada_sdk.Model):
         if settings.get("stop_s"):
             atexit.register(time.sleep, float(settings["stop_s"]))
         self.sleep_while_loading(context, float(settings.get("load_s", 0)), bool(settings.get("load_progress")))
-        self.held = b"\1" * int(float(settings.get("hold_mib", 0)) * MIB)
+        self.hold(context)
         if settings.get("device_mib"):
             delay_s = float(settings.get("release_delay_s", 0))
             context.device.allocate(int(float(settings["device_mib"]) * MIB), release_delay_s=delay_s)
         fail_load_n = float(settings.get("fail_load_n", 0))
         if context.load_attempt <= fail_load_n:
             raise RuntimeError(f"the probe fails load attempt {context.load_attempt} of {fail_load_n:g}")
-        self.sleeps = bool(settings.get("device_mib")) and bool(settings.get("sleeps", True))
+        self.sleeps = bool(settings.get("sleeps", settings.get("device_mib")))
         self.asleep = False
         self.note(event="loaded", load_count=context.load_count)
 
     def sleep(self, context):
-        """What it booked on the device is given back with it; the weights stay where they are, in host memory."""
+        """What it booked on the device is given back with it: its weights stay where they are, in host memory. Without a device they go."""
         self.note(event="sleep")
         time.sleep(float(context.settings.get("sleep_takes_s", 0)))
         if context.settings.get("fail_sleep"):
             raise RuntimeError("the probe can't fall asleep")
+        if not context.settings.get("device_mib"):
+            self.held = b""
         self.asleep = True
         self.note(event="asleep")
 
@@ -103,8 +105,12 @@ class Model(fornada_sdk.Model):
         time.sleep(float(context.settings.get("sleep_takes_s", 0)))
         if context.settings.get("fail_wake"):
             raise RuntimeError("the probe can't wake up")
+        self.hold(context)
         self.asleep = False
         self.note(event="woken")
+
+    def hold(self, context):
+        self.held = b"\1" * int(float(context.settings.get("hold_mib", 0)) * MIB)
 
     def sleep_while_loading(self, context, load_s, tells_progress):
         began = time.monotonic()

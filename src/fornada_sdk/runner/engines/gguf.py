@@ -24,7 +24,7 @@ trained with). `serving.concurrency` requests run at the same time, each in a sl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Callable
 
 from fornada_sdk.api import Model
 from fornada_sdk.api_context import Context
@@ -53,10 +53,20 @@ class TextGeneration(Model):
 class Generator:
     """`Model.engine`: what the author's code may ask of the weights."""
 
-    def __init__(self, library: Llama, header: Header, name: str) -> None:
-        self._library = library
+    def __init__(self, load: Callable[[], Llama], header: Header, name: str) -> None:
+        """`load` is called at once, and each time that the weights wake up. Raises what it raises."""
+        self._load = load
+        self._library = load()
         self._header = header
         self._name = name
+
+    def sleep(self, context: Context) -> None:
+        """Lets go of the weights and of all contexts."""
+        del self._library
+
+    def wake(self, context: Context) -> None:
+        """Loads them again. Raises LoadError."""
+        self._library = self._load()
 
     def run(self, inputs: Any) -> dict[str, Any]:
         """The whole answer to an input as it is described above. Raises BadRequest. It can't be cancelled: `answer` can."""
@@ -75,14 +85,18 @@ def load(assignment: Assignment, context: Context) -> Loaded:
     """Loads the weights, and the author's code around them. Raises LoadError, or what the library or model code raises."""
     path = find(assignment, is_model, "a .gguf file")
     header = read_header(path)
-    library = Llama(
-        path,
-        context=context_of(assignment.settings, header),
-        slots=max(1, assignment.concurrency),
-        threads=assignment.threads,
-        gpu=assignment.device_kind == "cuda",
-        scratch=str(context.scratch),
-    )
+    tokens = context_of(assignment.settings, header)
+
+    def library() -> Llama:
+        return Llama(
+            path,
+            context=tokens,
+            slots=max(1, assignment.concurrency),
+            threads=assignment.threads,
+            gpu=assignment.device_kind == "cuda",
+            scratch=str(context.scratch),
+        )
+
     target = author(assignment) if assignment.entry else TextGeneration()
     if not isinstance(target, Model):
         raise LoadError(f"around engine {assignment.engine}, {assignment.entry} must hold a class derived from fornada_sdk.Model")

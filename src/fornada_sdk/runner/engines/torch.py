@@ -23,8 +23,8 @@ from fornada_sdk.api_context import Context
 from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.engines import Loaded, LoadError, declared
 from fornada_sdk.runner.engines.python import author
-from fornada_sdk.runner.engines.safetensors_file import read_safetensors
 from fornada_sdk.runner.engines.tensors import Arrays, TensorInfo
+from fornada_sdk.runner.engines.torch_checkpoint import Checkpoint
 from fornada_sdk.runner.engines.weights import device_of, find, load_weights
 
 PROGRAM = ".pt2"
@@ -55,31 +55,6 @@ def is_model(path: str) -> bool:
 
 def _is_program(path: str) -> bool:
     return path.endswith(PROGRAM)
-
-
-class Checkpoint:
-    """`Model.engine` around weights without a network: what the author's `load` takes them from."""
-
-    def __init__(self, path: str, assignment: Assignment, *, device: str) -> None:
-        self.path = path
-        self.device = device
-        """cpu or cuda: where `load_into` puts the network."""
-        self._assignment = assignment
-
-    def state_dict(self, artifact: str = "") -> dict[str, Any]:
-        """The tensors by name, on the CPU; of another `artifact` than the first where it is named. Raises what the reader raises."""
-        path = self._assignment.artifacts[artifact] if artifact else self.path
-        if path.endswith(".safetensors"):
-            return read_safetensors(path)
-        import torch
-
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        return dict(loaded)
-
-    def load_into(self, network: Any, *, strict: bool = True) -> Any:
-        """The network with these weights, on the device, ready for inference. Raises RuntimeError where they don't fit one another."""
-        network.load_state_dict(self.state_dict(), strict=strict)
-        return network.to(self.device).eval()
 
 
 class TorchSession:

@@ -29,12 +29,26 @@ class Session(Protocol):
 
 
 class Weights:
-    """`Model.engine`: what the author's code may ask of the weights."""
+    """`Model.engine`: what the author's code may ask of the weights.
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    Asleep there is no `session`: it is dropped, and made anew from the same file, which the machine has in its page cache meanwhile as
+    long as it has room.
+    """
+
+    def __init__(self, load: Callable[[], Session]) -> None:
+        """`load` is called at once, and each time that the weights wake up. Raises what it raises."""
+        self._load = load
+        self.session = session = load()
         self.inputs = session.inputs
         self.outputs = session.outputs
+
+    def sleep(self, context: Context) -> None:
+        """Lets go of the weights."""
+        del self.session
+
+    def wake(self, context: Context) -> None:
+        """Loads them again. Raises what the library raises."""
+        self.session = self._load()
 
     def run(self, inputs: Arrays) -> Arrays:
         """One call: {name: array} in, {name: array} out. Axis 0 counts rows. Raises what the library raises."""
@@ -42,7 +56,7 @@ class Weights:
 
     def run_batch(self, batch: Sequence[Arrays]) -> list[Arrays]:
         """Several requests in as few calls as their shapes allow; the outputs in the same order."""
-        return run_together(self.session.run, batch)
+        return run_together(self.run, batch)
 
 
 class Declarative(Model):
@@ -73,7 +87,8 @@ def load_weights(
     `session` is called with the path, `threads` and `device` (cpu or cuda); `what` says in words what `is_model` accepts.
     Raises LoadError where there are no weights or the author's code has no place for them.
     """
-    weights = Weights(session(find(assignment, is_model, what), threads=assignment.threads, device=device_of(assignment)))
+    path = find(assignment, is_model, what)
+    weights = Weights(lambda: session(path, threads=assignment.threads, device=device_of(assignment)))
     target = author(assignment) if assignment.entry else Declarative() if example(assignment) else Unexampled()
     if not isinstance(target, Model):
         raise LoadError(f"around engine {assignment.engine}, {assignment.entry} must hold a class derived from fornada_sdk.Model")

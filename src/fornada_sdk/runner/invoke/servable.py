@@ -73,23 +73,49 @@ def servable(target: Target) -> Servable:
     single = _batch_of_one(run_batch) if run is None else run
     join = _joined_async if is_async else _joined
     handle = single if preprocess is None and postprocess is None and run is not None else join(preprocess, single, postprocess)
-    return Servable(handle, preprocess, run_batch, postprocess, is_async, streaming, *_rest(target))
+    return Servable(handle, preprocess, run_batch, postprocess, is_async, streaming)
 
 
-def still_sleeps(serving: Servable, target: Model) -> Servable:
-    """After its load: the model has had a chance to say (`sleeps`) that as it is set up it can't."""
-    return serving if target.sleeps else serving._replace(sleep=None, wake=None)
+def with_rest(serving: Servable, target: Model) -> Servable:
+    """With the way to sleep and back, where there is one after its load: by then model and engine have had a chance to say (`sleeps`)
+    that as they are set up they can't. Raises LoadError where the author has one step without the other."""
+    if not target.sleeps:
+        return serving
+    sleep, wake = _rest(target)
+    return serving._replace(sleep=sleep, wake=wake)
 
 
 def _rest(target: Model) -> tuple[Step | None, Step | None]:
-    """(sleep, wake): the author's, where both are there; else the engine's, unless it says (`sleeps`) that these weights can't."""
-    if _overrides(target, "sleep") and _overrides(target, "wake"):
-        return target.sleep, target.wake
+    """(sleep, wake). The author's steps go around the engine's: they still find its weights on the way down, and again on the way up."""
     engine = target.engine
-    sleep, wake = getattr(engine, "sleep", None), getattr(engine, "wake", None)
-    if sleep is None or wake is None or not getattr(engine, "sleeps", True):
-        return None, None
-    return sleep, wake
+    down, up = getattr(engine, "sleep", None), getattr(engine, "wake", None)
+    own_down = target.sleep if _overrides(target, "sleep") else None
+    own_up = target.wake if _overrides(target, "wake") else None
+    if down is None or up is None or not getattr(engine, "sleeps", True):
+        if (own_down is None) is not (own_up is None):
+            there, missing = ("sleep", "wake") if own_up is None else ("wake", "sleep")
+            raise LoadError(f"{type(target).__name__} has {there} and no {missing}: it needs both, or neither")
+        return own_down, own_up
+    return _one_after_another(own_down, down), _one_after_another(up, own_up)
+
+
+def _one_after_another(first: Step | None, second: Step | None) -> Step | None:
+    if first is None or second is None:
+        return first or second
+    before, after = first, second
+
+    def both(context: Context) -> Any:
+        value = before(context)
+        return _afterwards(value, after, context) if isinstance(value, Awaitable) else after(context)
+
+    return both
+
+
+async def _afterwards(value: Awaitable[Any], step: Step, context: Context) -> None:
+    await value
+    value = step(context)
+    if isinstance(value, Awaitable):
+        await value
 
 
 def _overrides(target: Model, name: str) -> bool:
