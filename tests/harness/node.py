@@ -176,9 +176,10 @@ class Node:
 
     @property
     def record(self) -> dict[str, Any]:
-        """run/node.json."""
+        """run/node.json. Raises NodeFailed while there is none: before it is ready."""
         record = self._record()
-        assert record, f"no run/node.json\n{self.said()}"
+        if not record:
+            raise NodeFailed(f"no run/node.json\n{self.said()}")
         return record
 
     @property
