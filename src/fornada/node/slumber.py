@@ -74,9 +74,10 @@ class Slumber:
     def carry_out(self, command: Sleep | Wake, runner: Runner) -> None:
         if isinstance(command, Wake):
             runner.wake()
+        elif runner.device == CPU:
+            self._site.tasks.start(self._ask_on_the_cpu(runner), name=f"sleep {runner.id}")
         else:
-            self._held_bytes = self._held(runner)
-            runner.sleep()
+            self._ask(runner)
 
     # ---- what the process says
 
@@ -153,6 +154,17 @@ class Slumber:
 
     def _is_current(self, runner: Runner) -> bool:
         return self._sleeper.runner is runner and (self._sleeper.state is State.FALLING_ASLEEP or self._sleeper.state in COMING_UP)
+
+    def _ask(self, runner: Runner) -> None:
+        self._held_bytes = self._held(runner)
+        runner.sleep()
+
+    async def _ask_on_the_cpu(self, runner: Runner) -> None:
+        """The last reading may be older than what it has taken since."""
+        with self._site.faults.contained("sleep", model=self._sleeper.model, instance=runner.id):
+            await self._look(runner)
+        if self._is_current(runner):
+            self._ask(runner)
 
     async def _believe(self, runner: Runner) -> None:
         """Ends in Slept or SleepFailed, unless the process ends first."""
