@@ -43,17 +43,24 @@ def page() -> str:
         for name in names:
             command = fornada.get_command(context, name)
             assert command is not None
-            parts.append(_section(command, click.Context(command, info_name=name, parent=context)))
+            above = click.Context(command, info_name=name, parent=context)
+            parts.append(_section(command, above))
+            parts += [_section(below, click.Context(below, info_name=below.name, parent=above)) for below in _below(command)]
     return "\n".join(parts)
+
+
+def _below(command: click.Command) -> list[click.Command]:
+    return list(command.commands.values()) if isinstance(command, click.Group) else []
 
 
 def _section(command: click.Command, context: click.Context) -> str:
     usage = " ".join(command.collect_usage_pieces(context))
+    name = context.command_path.removeprefix("fornada ")
     text, example = _help(command)
     said = [
-        f"### {command.name}\n",
+        f"### {name}\n",
         text + "\n",
-        f"```sh\nfornada {command.name} {usage}\n```\n".replace("[OPTIONS] ", "").replace(" [OPTIONS]", ""),
+        f"```sh\nfornada {name} {usage}\n```\n".replace("[OPTIONS] ", "").replace(" [OPTIONS]", ""),
     ]
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden and option.name not in SHARED]
     if options:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fornada.app.data_directory import NODE_JSON
 from fornada.app.node_file import NodeFile
 from fornada.app.replacement import Replacement, listeners
 from fornada.control.catalog import Catalog
+from fornada.control.jobs import Jobs
 from fornada.core.errors import DiskFull
 from fornada.core.names import LOCAL_ACCOUNT, Instant
 from fornada.core.ports import KeeperLost
@@ -123,10 +125,20 @@ class Node:
         )
         self._catalog.changed = self._manager.catalog_changed
         self._catalog.in_use = self._manager.in_use
+        self._jobs = Jobs(
+            store=self._store,
+            room=self._manager.job_room,
+            clock=self._clock,
+            log=self._telemetry.log,
+            settings=settings.jobs,
+            weights=settings.node.account_weights,
+            new_id=lambda: str(uuid.uuid4()),
+        )
         self._server = Server(
             inference=self._manager,
             catalog=self._catalog,
             operations=self._manager,
+            jobs=self._jobs,
             settings=settings.server,
             body_bytes=_share(settings.server.max_buffered),
             auth=settings.auth,
@@ -152,8 +164,9 @@ class Node:
             await self._server.start(listeners(self._keeper))
         await self._provision.start()
         self._manager.expect_predecessor(there=self._keeper.predecessor)
-        self._keeper.on_left = lambda: self._manager.expect_predecessor(there=False)
+        self._keeper.on_left = self._alone
         await self._manager.start()
+        self._jobs.start(self._server.items)
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
             await self._server.start(listeners(self._keeper))
@@ -177,6 +190,7 @@ class Node:
         if self._replaced.done():
             await self._leave()
         else:
+            self._jobs.close()
             self._server.drain()
             await self._manager.drain(self._drain.result())
         await self._server.stop(CLOSE_S)
@@ -184,8 +198,14 @@ class Node:
         self._store.close()
         self._telemetry.close()
 
+    def _alone(self) -> None:
+        """A predecessor has gone. It may have accepted jobs until it did."""
+        self._manager.expect_predecessor(there=False)
+        self._jobs.take_up()
+
     async def _leave(self) -> None:
         """Another control plane serves: answers what came here before, and lets nothing of it get lost on its way over."""
+        self._jobs.close()
         for listener in self._keeper.listeners:
             listener.close()
         await self._server.leave(self._keeper.give, within_s=self._settings.node.drain_s)

@@ -61,6 +61,10 @@ class Node:
         """Waits as long as the node does; `model` is who the advice in a refusal talks about."""
         return _json(self._send("POST", path, body=_encode(body or {}), query=query, patient=True, model=model))
 
+    def post_bytes(self, path: str, body: bytes, *, model: str, query: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Any:
+        """As `post`, of a body that is JSON already."""
+        return _json(self._send("POST", path, body=body, query=query, headers=headers, patient=True, model=model))
+
     def put(self, path: str, content: bytes, *, type: str, model: str, query: Mapping[str, str]) -> Any:
         return _json(self._send("PUT", path, body=content, type=type, query=query, patient=True, model=model))
 
@@ -111,10 +115,12 @@ class Node:
         body: bytes = b"",
         type: str = "application/json",
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         patient: bool = False,
         model: str = "",
     ) -> Any:
         request = self._request(method, path, body, type, query or {}, patient=patient)
+        request.headers.update(dict(headers or {}))
         with self._explained(model):
             response = self._client.send(request)
         if not response.is_success:

@@ -40,7 +40,7 @@ def read(*, text: str | None, path: str | None, pairs: Sequence[str], stdin: boo
     if text is not None:
         return from_json(_stdin() if text == "-" else text.encode(), "standard input" if text == "-" else "--input")
     if path is not None:
-        return from_bytes(_stdin() if path == "-" else read_file(path), path)
+        return from_bytes(read_bytes(path), path)
     if stdin:
         return from_bytes(_stdin(), "-")
     return from_value(dict(pair(text) for text in pairs))
@@ -88,6 +88,11 @@ def pair(text: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except ValueError:
         return key, value
+
+
+def read_bytes(path: str) -> bytes:
+    """A file; '-' is stdin. Raises UsageError."""
+    return _stdin() if path == "-" else read_file(path)
 
 
 def read_file(path: str) -> bytes:

@@ -5,6 +5,7 @@
     │   ├── BadRequest         5006  fails the schema, a broken body, model code raised BadRequest
     │   ├── JsonModeUnmet      5024  the model's text is no JSON, and JSON was asked for
     │   ├── UnknownModel       5007
+    │   ├── UnknownJob         5012
     │   ├── UnknownRoute       7000
     │   ├── MethodNotAllowed   7001
     │   ├── TooLarge           3006  names the limit
@@ -72,6 +73,12 @@ class UnknownModel(CallerFault):
     def __init__(self, message: str, *, nearest: str = "") -> None:
         super().__init__(f"{message}; did you mean '{nearest}'?" if nearest else message)
         self.nearest = nearest
+
+
+class UnknownJob(CallerFault):
+    """No job of that id, or somebody else's, or one that has been forgotten since it ended."""
+
+    code = 5012
 
 
 class UnknownRoute(CallerFault):
@@ -151,10 +158,14 @@ class Busy(NoCapacity):
 
 
 class DeadlinePassed(NoCapacity):
-    """The request's own deadline went by."""
+    """The request's own deadline went by. `begun`: while the model worked on it, not while it waited for that."""
 
     code = 3046
     retry = False
+
+    def __init__(self, message: str, *, begun: bool = False) -> None:
+        super().__init__(message)
+        self.begun = begun
 
 
 class Unavailable(NoCapacity):

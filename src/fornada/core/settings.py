@@ -137,6 +137,17 @@ class OutboundSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model.toml names them. The mirror, the package index and HF_ENDPOINT are the operator's own words, and need no line here."""
 
 
+class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[jobs]"""
+
+    max_items: int = 100_000
+    """Requests in all jobs of one account that have not ended; a job beyond it is refused with Retry-After."""
+    expire_s: float = 86400.0
+    """A job that isn't done so long after it was accepted is expired, unless it names a time of its own."""
+    keep_s: float = 7 * 86400.0
+    """How long a job that has ended can be asked for."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """fornada.toml with flags and environment applied."""
 
@@ -146,6 +157,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auth: AuthSettings = AuthSettings()
     server: ServerSettings = ServerSettings()
     outbound: OutboundSettings = OutboundSettings()
+    jobs: JobsSettings = JobsSettings()
     # Not in the file: decided at start
     host: str = "127.0.0.1"
     port: int = 8250
@@ -163,4 +175,5 @@ SECTIONS: dict[str, Any] = {
     "auth": AuthSettings,
     "server": ServerSettings,
     "outbound": OutboundSettings,
+    "jobs": JobsSettings,
 }

@@ -99,6 +99,8 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     """JSON of the query as model code sees it; empty where there is none."""
     error: FornadaError | None = None
     """What the path or the query can't be."""
+    queued: bool = False
+    """The query asks for a job."""
 
 
 @dataclass(frozen=True, slots=True)

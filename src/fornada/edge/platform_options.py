@@ -19,15 +19,19 @@ class Options(NamedTuple):
 NO_OPTIONS = Options()
 
 
+class QueueWanted(BadRequest):
+    """`queueRequest` stands in the options: what follows is no request to be run now. A refusal at doors that have no queue."""
+
+
 def read_options(raw: msgspec.Raw) -> Options:
-    """The platform's options. Raises BadRequest, also for what this release doesn't do."""
+    """The platform's options. Raises BadRequest; QueueWanted where a job is asked for."""
     value = value_of(raw)
     if value is None:
         return NO_OPTIONS
     if not isinstance(value, dict):
         raise BadRequest("Type mismatch of '/options', it must be an object")
     if value.get("queueRequest") in (True, "true"):
-        raise no_queue()
+        raise QueueWanted("'options.queueRequest' is for ai/run, with a list of 'requests'")
     if "tags" in value:
         tags = value["tags"]
         check_tags(tags if isinstance(tags, list) else [tags])
@@ -44,8 +48,3 @@ def check_tags(tags: list[Any]) -> None:
     for tag in tags:
         if not isinstance(tag, str) or not 0 < len(tag) <= LONGEST_TAG or not all(c.isalnum() or c in ":-./@" for c in tag):
             raise BadRequest(f"a tag has 1 to {LONGEST_TAG} letters, digits or : - . / @")
-
-
-def no_queue() -> BadRequest:
-    """The asynchronous batch API isn't there yet."""
-    return BadRequest("queueRequest isn't supported: this node has no batch jobs yet; send the requests one by one")

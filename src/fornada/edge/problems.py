@@ -42,6 +42,7 @@ STATUS: dict[type[FornadaError], int] = {
     errors.BadRequest: 400,
     errors.JsonModeUnmet: 400,
     errors.UnknownModel: 400,
+    errors.UnknownJob: 404,
     errors.UnknownRoute: 400,
     errors.MethodNotAllowed: 405,
     errors.TooLarge: 413,

@@ -115,7 +115,7 @@ class Call:
         if self.state is WAITING:
             self.refuse(DeadlinePassed(f"the deadline passed after {waited_s:.1f} s: {self.queue.describe()}"))
         else:
-            self.refuse(DeadlinePassed(f"the deadline passed after {waited_s:.1f} s, while the model worked on the request"))
+            self.refuse(DeadlinePassed(f"the deadline passed after {waited_s:.1f} s, while the model worked on the request", begun=True))
 
     def refuse(self, error: FornadaError) -> None:
         """Tells the caller, wherever the call is, unless it is over already."""

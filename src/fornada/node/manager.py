@@ -31,6 +31,7 @@ from fornada.node.fault_port import fault_port
 from fornada.node.faults import Faults
 from fornada.node.hosts import Hosts
 from fornada.node.instance import Instance
+from fornada.node.job_room import IdleCapacity
 from fornada.node.ledger import Ledger
 from fornada.node.memory_use import Held, held_by
 from fornada.node.model import Model
@@ -153,6 +154,7 @@ class Manager:
             new_suffix=_suffix,
         )
         self._upkeep = Upkeep(self._site, self._instances)
+        self.job_room = IdleCapacity(self._models)
         self._prefetching = Prefetching(self._site, models=self._models.values)
         self._scratch_watch = ScratchWatch(
             scratch,

@@ -43,7 +43,41 @@ CREATE TABLE peaks (
 CREATE TABLE fences (device TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY)
+JOBS = """
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    kind TEXT NOT NULL,             -- the dialect that it came by
+    target TEXT NOT NULL,           -- path and query of the request that each item stands for
+    model TEXT NOT NULL,            -- as the caller named it
+    status TEXT NOT NULL,
+    total INTEGER NOT NULL,
+    created REAL NOT NULL,          -- times are seconds since 1970; 0: not yet
+    expires REAL NOT NULL,
+    started REAL NOT NULL,
+    ended REAL NOT NULL,
+    note TEXT NOT NULL,             -- JSON of the dialect's own
+    key TEXT,                       -- Idempotency-Key
+    digest TEXT NOT NULL            -- of the order, to tell whether a second one with the key is the same
+) STRICT;
+CREATE UNIQUE INDEX jobs_by_key ON jobs (account, key) WHERE key IS NOT NULL;
+CREATE INDEX jobs_by_end ON jobs (ended, account);
+CREATE TABLE items (
+    job TEXT NOT NULL REFERENCES jobs (id),
+    number INTEGER NOT NULL,
+    model TEXT NOT NULL,            -- whose turn it waits for
+    reference TEXT,
+    status TEXT NOT NULL DEFAULT 'queued',
+    attempts INTEGER NOT NULL DEFAULT 0,
+    http_status INTEGER,
+    request_id TEXT,
+    body BLOB NOT NULL,             -- empty once the job has ended
+    answer BLOB,
+    PRIMARY KEY (job, number)
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -8,13 +8,14 @@ from fornada.core.errors import Conflict, ModelNotAllowed, UnknownModel
 from fornada.core.names import AccountId, ModelName, VersionDigest
 from fornada.core.ports import Entry, Peak, PeakKey, Version
 from fornada.core.specs import ModelSpec
-from fornada.store.file import StoreFile, foreign_schema
+from fornada.store.file import foreign_schema
+from fornada.store.jobs import JobRows
 from fornada.store.unusable import StoreUnusable
 
 __all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 
-class SqliteStore(StoreFile):
+class SqliteStore(JobRows):
     """The store in the file `path`, whose folder must exist."""
 
     def entries(self) -> list[Entry]:

@@ -26,7 +26,7 @@ def test_items_are_those_of_workers_ai(edge: Served):
     assert item["name"] == "@fornada/classifier" and item["source"] == 1 and item["tags"] == []
     assert item["task"]["id"] == "00cd182b-bf30-4fc4-8481-84a3ab349657" and item["task"]["name"] == "Image Classification"
     assert item["created_at"] == "2023-11-14 22:13:20.000"
-    assert {entry["property_id"] for entry in item["properties"]} == {"aliases", "price"}
+    assert {entry["property_id"] for entry in item["properties"]} == {"aliases", "async_queue", "price"}
     assert len(item["id"]) == 36 and item["id"] == edge.fetch("GET", f"{AI}/models/search?search=resnet").result[0]["id"]
     assert response.json()["result_info"] == {"page": 1, "per_page": 50, "count": 1, "total_count": 1, "total_pages": 1}
 

@@ -16,6 +16,7 @@ from tests.unit.cli.fake_node import FakeNode, Said, error, say
 NEEDS_A_NODE = {
     "models": ["models"],
     "run": ["run", "@a/b", "-i", "x=1"],
+    "batch": ["batch", "status", "JOB"],
     "versions": ["versions", "@a/b"],
     "rm": ["rm", "@a/b", "--yes"],
     "load": ["load", "@a/b"],

@@ -22,6 +22,7 @@ from fornada.core.specs import ModelSpec, spec_from_table
 from fornada.edge.server import Server
 from fornada.telemetry import Telemetry
 from tests.bounds import bound
+from tests.unit.edge.fake_jobs import FakeJobs
 
 LOCAL = AccountId("local")
 
@@ -291,6 +292,7 @@ class Edge:
         self.catalog = FakeCatalog()
         self.inference = FakeInference()
         self.operations = FakeOperations()
+        self.jobs = FakeJobs()
         self.catalog.add("@test/a")
         self._settings = settings or ServerSettings()
         self._auth = auth
@@ -308,6 +310,7 @@ class Edge:
             inference=self.inference,
             catalog=self.catalog,
             operations=self.operations,
+            jobs=self.jobs,
             settings=self._settings,
             body_bytes=self._body_bytes,
             auth=self._auth,

@@ -17,6 +17,7 @@ from fornada.edge.observer import Unobserved
 from fornada.edge.server.replay import with_ascii_target, without_upgrade
 from fornada.edge.targets import KEPT, Targets, authority_of, decoded, origin_form, query_of
 from fornada.edge.validation import Contracts
+from tests.unit.edge.fake_jobs import FakeJobs
 from tests.unit.edge.fakes import FakeCatalog, FakeInference
 
 
@@ -32,7 +33,7 @@ class Clock:
 def targets() -> Targets:
     parts = {"inference": FakeInference(), "catalog": (catalog := FakeCatalog()), "clock": Clock()}
     contracts = Contracts(observer=Unobserved(), catalog=catalog)
-    return Targets([RunDoor(contracts=contracts, **parts), EmbeddingsDoor(contracts=contracts, **parts)])  # type: ignore[arg-type]
+    return Targets([RunDoor(contracts=contracts, jobs=FakeJobs(), **parts), EmbeddingsDoor(contracts=contracts, **parts)])  # type: ignore[arg-type]
 
 
 def found(targets: Targets, url: str) -> Target:
@@ -48,7 +49,7 @@ SEGMENT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_charact
 
 @given(st.lists(SEGMENT, min_size=1, max_size=4), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20))
 def test_every_name_survives_every_spelling(segments: list[str], account: str):
-    door = RunDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock())  # type: ignore[arg-type]
+    door = RunDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock(), jobs=FakeJobs())  # type: ignore[arg-type]
     name = "/".join(segments)
     if not account.isprintable():
         return

@@ -6,11 +6,14 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 
+from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.edge.auth import OpenMode
 from fornada.edge.calls import Door, Route
 from fornada.edge.dialects import admin, openai, workers_ai
+from fornada.edge.ids import Ids
+from fornada.edge.job_items import JobItems
 from fornada.edge.observer import Observer, Told, Unobserved
 from fornada.edge.server.app import Routes, application
 from fornada.edge.server.connection import Connection
@@ -38,6 +41,7 @@ class Server:
         inference: InferencePort,
         catalog: CatalogPort,
         operations: OperationsPort,
+        jobs: JobsPort,
         settings: ServerSettings,
         body_bytes: int = BODY_BYTES,
         auth: AuthSettings | None = None,
@@ -53,15 +57,18 @@ class Server:
         self._authenticator = OpenMode(auth.cors if auth is not None else ())
         contracts = Contracts(observer=self._observer, catalog=catalog)
         self._doors: tuple[Door, ...] = (
-            workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock),
+            workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, jobs=jobs),
             *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock) for door in openai.DOORS],
         )
+        self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
+        """Who answers items of jobs."""
         routes: list[Route] = [*workers_ai.routes(catalog=catalog, contracts=contracts), *openai.routes(catalog=catalog)]
         self._routes: tuple[Route, ...] = (
             *routes,
             *admin.routes(
                 catalog=catalog,
                 operations=operations,
+                jobs=jobs,
                 settings=settings,
                 observer=self._observer,
                 clock=self._clock,

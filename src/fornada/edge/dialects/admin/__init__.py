@@ -1,4 +1,4 @@
-"""The node's own API: models, devices, events, health, metrics, and the description of all of it.
+"""The node's own API: models, devices, jobs, events, health, metrics, and the description of all of it.
 
 In: Calls.
 Out: JSON, event streams, two small pages.
@@ -7,10 +7,12 @@ May import: `edge` modules that are not dialects, `telemetry`, `core`.
 
 from collections.abc import Callable, Sequence
 
+from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, OperationsPort
 from fornada.core.settings import ServerSettings
 from fornada.edge.calls import Route
 from fornada.edge.dialects.admin.deploy import deploy_routes
+from fornada.edge.dialects.admin.jobs import job_routes
 from fornada.edge.dialects.admin.models import model_routes
 from fornada.edge.dialects.admin.node import node_routes
 from fornada.edge.dialects.admin.pages import page_routes
@@ -24,6 +26,7 @@ def routes(
     *,
     catalog: CatalogPort,
     operations: OperationsPort,
+    jobs: JobsPort,
     settings: ServerSettings,
     observer: Observer,
     clock: Clock,
@@ -39,6 +42,7 @@ def routes(
             more=deploy_routes(catalog=catalog, operations=operations, settings=settings),
         ),
         *node_routes(operations=operations, observer=observer, draining=draining),
+        *job_routes(jobs=jobs),
         *prune_routes(catalog=catalog),
     ]
     return [*own, *page_routes([*others, *own])]

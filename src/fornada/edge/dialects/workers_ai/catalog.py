@@ -143,7 +143,7 @@ def _matches(entry: Entry, query: Mapping[str, str]) -> bool:
 
 def _item(entry: Entry) -> dict[str, Any]:
     spec = entry.stable.spec
-    properties: list[dict[str, Any]] = []
+    properties: list[dict[str, Any]] = [{"property_id": "async_queue", "value": "true"}]
     if spec.aliases:
         properties.append({"property_id": "aliases", "value": ", ".join(spec.aliases)})
     if spec.price:

@@ -3,6 +3,7 @@
 import re
 
 from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
+from fornada.core.jobs import JobsPort
 from fornada.core.names import AccountId, Reference, parse_reference
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
 from fornada.core.requests import Sink
@@ -11,10 +12,11 @@ from fornada.edge.auth import ANYBODY, account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import RunSink
 from fornada.edge.dialects.workers_ai.body import Input, joined, read_body, read_json
+from fornada.edge.dialects.workers_ai.queue import LONGEST_POLL, POLL, QUEUE_BYTES, Queue
 from fornada.edge.dialects.workers_ai.text import text_sink
 from fornada.edge.invoke import Invoker, quoted
 from fornada.edge.json_bodies import fields_of, is_true, value_of
-from fornada.edge.platform_options import check_tags, no_queue, read_options
+from fornada.edge.platform_options import QueueWanted, check_tags, read_options
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded, query_of
 from fornada.edge.text_generation import identity as identity_of
@@ -28,11 +30,12 @@ _PLATFORM = frozenset(["queueRequest", "tags"])
 class RunDoor:
     """The hot route of ai/run."""
 
-    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock) -> None:
+    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, jobs: JobsPort) -> None:
         self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock)
         self._contracts = contracts
         self._resolve = catalog.resolve
         self._clock = clock
+        self._queue = Queue(jobs)
 
     def match(self, path: bytes, query: bytes) -> Target | None:
         found = _PATH.match(path)
@@ -43,8 +46,7 @@ class RunDoor:
             name = decoded(found[2] or b"").rstrip("/")
             reference = parse_reference(name) if name else None
             parameters = query_of(query)
-            if parameters.pop("queueRequest", "").lower() == "true":
-                raise no_queue()
+            queued = parameters.pop("queueRequest", "").lower() == "true"
             if tags := parameters.pop("tags", ""):
                 check_tags(tags.split(","))
         except FornadaError as error:
@@ -57,13 +59,15 @@ class RunDoor:
             reference=reference,
             query=parameters,
             shown_query=quoted(parameters) if parameters else "",
+            queued=queued,
         )
 
     def limit(self, target: Target) -> int:
         if target.reference is None:
             return DEFAULT_BODY
         try:
-            return self._invoker.limit(target)
+            limit = self._invoker.limit(target)
+            return max(limit, QUEUE_BYTES) if target.queued else limit
         except UnknownModel as refusal:
             raise unknown(target.name, refusal) from None
 
@@ -82,9 +86,14 @@ class RunDoor:
                 raise unknown(target.name, refusal) from None
             contract = self._contracts.of(resolved)
             exchange.meter = contract.meter
-            if exchange.size > contract.max_body:
-                raise too_large(contract.max_body)
+            limit = max(contract.max_body, QUEUE_BYTES) if target.queued else contract.max_body
+            if exchange.size > limit:
+                raise too_large(limit)
             pieces = exchange.pieces()
+            if target.queued or (exchange.size <= LONGEST_POLL and POLL in pieces[0]):
+                pieces = (joined(pieces),)
+                if self._queue.takes(exchange, pieces[0] or b"{}", resolved, account, target.name, queued=target.queued):
+                    return
             if contract.plain and not contract.generates and pieces[0][:1] == b"{":
                 # Most requests of models with an interface of their own: checked for being JSON, and passed on as they are.
                 body = joined(pieces)
@@ -95,7 +104,11 @@ class RunDoor:
                     return
                 pieces = (body,)
             facts = exchange.facts
-            given = read_body(pieces, facts.content_type, facts.media_type, target.query, contract)
+            try:
+                given = read_body(pieces, facts.content_type, facts.media_type, target.query, contract)
+            except QueueWanted:
+                self._queue.takes(exchange, joined(pieces), resolved, account, target.name, queued=True)
+                return
         except FornadaError as error:
             exchange.fail(error)
             return
@@ -138,12 +151,15 @@ class RunDoor:
             raise too_large(contract.max_body)
         raw = fields.get("input")
         text = b"{}" if raw is None or bytes(raw) == b"null" else bytes(raw)
-        if "options" not in fields:
-            self._run(exchange, resolved, contract, account, read_json(text, contract), name)
+        queued = exchange.target.queued
+        try:
+            reject_if_busy = "options" in fields and read_options(fields["options"]).reject_if_busy
+        except QueueWanted:
+            reject_if_busy, queued = False, True
+        if (queued or POLL in text[:LONGEST_POLL]) and self._queue.takes(exchange, text, resolved, account, name, queued=queued):
             return
-        options = read_options(fields["options"])
         given = read_json(text, contract)
-        given = given._replace(reject_if_busy=given.reject_if_busy or options.reject_if_busy)
+        given = given._replace(reject_if_busy=given.reject_if_busy or reject_if_busy)
         self._run(exchange, resolved, contract, account, given, name)
 
 

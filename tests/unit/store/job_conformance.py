@@ -1,0 +1,125 @@
+"""What every driver of core.jobs.JobStore must do: subclass JobStoreConformance and give it an `open_jobs` fixture."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fornada.core.errors import Conflict
+from fornada.core.jobs import Ask, Item, Job, JobId, JobStore, Order, Outcome, Result, Status
+from fornada.core.names import LOCAL_ACCOUNT, AccountId, ModelName
+
+A = ModelName("@test/a")
+ONE, TWO, NONE = JobId("one"), JobId("two"), JobId("none")
+ANSWER = Outcome(Status.COMPLETED, 200, b'{"result":1}', "one-0")
+REFUSAL = Outcome(Status.FAILED, 400, b'{"errors":[]}', "one-1")
+Open = Callable[[], JobStore]
+
+
+def job(id: JobId = ONE, *, account: AccountId = LOCAL_ACCOUNT, total: int = 2, created: float = 100.0) -> Job:
+    return Job(id, account, "workers-ai", "/x?y=1", "a", Status.QUEUED, total, created, created + 60.0, note='{"n":1}')
+
+
+def order(of: Job, *, key: str | None = None, digest: str = "d") -> Order:
+    asks = [Ask(A, b'{"n":%d}' % number, f"ref-{number}" if number else None) for number in range(of.total)]
+    return Order(of.account, of.kind, of.target, of.model, asks, 60.0, key, digest, of.note)
+
+
+def put(store: JobStore, wanted: Job, **more: str | None) -> Job:
+    return store.put_job(wanted, order(wanted, **more))  # type: ignore[arg-type]
+
+
+class JobStoreConformance:
+    @pytest.fixture
+    def open_jobs(self) -> Open:
+        """Opens the same store again at each call, as a restarted node would."""
+        raise NotImplementedError
+
+    def test_it_begins_empty(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        assert (store.job(NONE), store.unfinished_jobs(), store.items(NONE), list(store.results(NONE))) == (None, [], [], [])
+        assert store.waiting_items(LOCAL_ACCOUNT) == 0
+        assert not store.remove_jobs(ended_before=1e12)
+
+    def test_what_was_put_is_there_after_a_restart_and_equal(self, open_jobs: Open) -> None:
+        assert put(open_jobs(), job()) == job()
+        store = open_jobs()
+        assert store.job(ONE) == job()
+        assert store.unfinished_jobs() == [job()]
+        assert store.items(ONE) == [Item(A, Status.QUEUED), Item(A, Status.QUEUED)]
+        assert store.item_body(ONE, 1) == b'{"n":1}'
+        assert list(store.results(ONE)) == [Result(0, None, Status.QUEUED), Result(1, "ref-1", Status.QUEUED)]
+
+    def test_unfinished_ones_come_in_the_order_in_which_they_came(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job(TWO, created=50.0))
+        put(store, job(ONE))
+        assert [each.id for each in store.unfinished_jobs()] == [TWO, ONE]
+
+    def test_the_same_key_is_the_same_job_for_its_account_alone(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job(), key="k")
+        assert put(store, job(TWO), key="k").id == ONE
+        assert store.job(TWO) is None
+        elsewhere = job(TWO, account=AccountId("other"))
+        assert put(store, elsewhere, key="k") == elsewhere
+        with pytest.raises(Conflict, match="Idempotency-Key"):
+            put(store, job(JobId("three")), key="k", digest="other")
+
+    def test_an_item_ends_once(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job())
+        store.begin_job(ONE, 110.0)
+        store.count_attempt(ONE, 1)
+        assert store.end_item(ONE, 0, ANSWER)
+        assert not store.end_item(ONE, 0, REFUSAL)
+        assert store.end_item(ONE, 1, REFUSAL)
+        again = open_jobs()
+        found = again.job(ONE)
+        assert found is not None and (found.status, found.started, found.ended) == (Status.RUNNING, 110.0, 0.0)
+        assert again.items(ONE) == [Item(A, Status.COMPLETED), Item(A, Status.FAILED, 1)]
+        assert list(again.results(ONE)) == [
+            Result(0, None, Status.COMPLETED, ANSWER),
+            Result(1, "ref-1", Status.FAILED, REFUSAL),
+        ]
+
+    def test_a_job_ends_once_and_with_it_what_has_no_end(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job())
+        store.end_item(ONE, 0, ANSWER)
+        store.end_job(ONE, Status.CANCELLED, 120.0)
+        store.end_job(ONE, Status.COMPLETED, 130.0)
+        store.begin_job(ONE, 140.0)
+        assert not store.end_item(ONE, 1, REFUSAL)
+        again = open_jobs()
+        found = again.job(ONE)
+        assert found is not None and (found.status, found.started, found.ended) == (Status.CANCELLED, 0.0, 120.0)
+        assert again.unfinished_jobs() == []
+        assert again.items(ONE) == [Item(A, Status.COMPLETED), Item(A, Status.CANCELLED)]
+        assert [each.status for each in again.results(ONE)] == [Status.COMPLETED, Status.CANCELLED]
+
+    def test_what_waits_is_counted_by_account(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job())
+        put(store, job(TWO, total=5))
+        put(store, job(JobId("three"), account=AccountId("other"), total=7))
+        store.end_job(ONE, Status.CANCELLED, 120.0)
+        assert store.waiting_items(LOCAL_ACCOUNT) == 5
+
+    def test_more_results_than_a_reader_holds_come_in_order(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job(total=300))
+        assert [each.number for each in store.results(ONE)] == list(range(300))
+
+    def test_what_ended_long_ago_is_forgotten_piece_by_piece(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job(total=2500))
+        put(store, job(TWO))
+        put(store, job(JobId("three")))
+        store.end_job(ONE, Status.COMPLETED, 120.0)
+        store.end_job(TWO, Status.COMPLETED, 130.0)
+        pieces = 0
+        while store.remove_jobs(ended_before=125.0):
+            pieces += 1
+        assert pieces == 3
+        assert store.job(ONE) is None and list(store.results(ONE)) == []
+        assert store.job(TWO) is not None and store.job(JobId("three")) is not None
