@@ -153,6 +153,44 @@ def test_a_younger_wish_passes_an_older_one_only_where_it_takes_nothing_from_it(
     assert set(made.waits) == {"large", "small"}
 
 
+def test_a_wish_that_pinned_models_shut_out_keeps_nobody_else_out():
+    held = [holding("pinned", device="cuda:0", gib=5, kept=True), holding("idle", device="cuda:0", gib=2)]
+    made = plan([need("large", gib=4, since=1.0), need("small", gib=1, since=2.0)], held, [HOST, CARD], max_resident=0)
+    assert made.grants == (Grant("small", "cuda:0"),) and not made.evict
+    assert made.waits["large"].endswith("3 GiB are missing; pinned is kept loaded")
+
+
+def test_who_is_pinned_and_leaves_all_the_same_is_waited_for():
+    held = [holding("pinned", device="cuda:0", gib=5, kept=True, phase=Phase.CLOSING)]
+    made = plan([need("large", gib=4, since=1.0), need("small", gib=5, since=2.0)], held, [HOST, CARD], max_resident=0)
+    assert not made.grants and made.waits["large"].endswith("waits for the end of pinned")
+
+
+def test_a_wish_that_other_programs_shut_out_keeps_nobody_else_out_and_nobody_goes_for_it():
+    host = DeviceRoom(CPU, 16 * GIB, foreign_bytes=2 * GIB)
+    made = plan([need("large", memory_gib=16, since=1.0), need("small", memory_gib=1, since=2.0)], [], [host], max_resident=0)
+    assert made.grants == (Grant("small", CPU),)
+    assert made.waits["large"].endswith("2 GiB are missing; other programs hold too much")
+    card = DeviceRoom("cuda:0", 8 * GIB, foreign_bytes=3 * GIB)
+    held = [holding("idle", device="cuda:0", gib=3), holding("elsewhere", device="cuda:1", gib=8)]
+    made = plan([need("large", gib=6, since=1.0)], held, [HOST, card], max_resident=0)
+    assert not made.evict, "its going would help nobody"
+    made = plan([need("large", gib=6, since=1.0)], held, [HOST, card, DeviceRoom("cuda:1", 8 * GIB)], max_resident=0)
+    assert made.evict == ("elsewhere",)
+
+
+def test_a_wish_for_a_place_that_pinned_models_hold_by_count_keeps_nobody_out():
+    held = [holding("pinned", kept=True), holding("sleeper", phase=Phase.ASLEEP, kept=True)]
+    waking = need("sleeper", since=2.0)
+    made = plan([need("a", since=1.0), waking], held, [HOST], max_resident=1)
+    assert made.waits == {
+        "a": "1 of 1 resident models (max_resident); pinned is kept loaded",
+        "sleeper": "1 of 1 resident models (max_resident); pinned is kept loaded",
+    }
+    two = plan([need("a", since=1.0)], [*held, holding("idle")], [HOST], max_resident=2)
+    assert two.evict == ("idle",)
+
+
 def test_memory_that_lingers_after_an_end_is_waited_for_and_nobody_goes_for_it():
     made = plan([need("a", gib=6)], [holding("b", device="cuda:0", gib=2)], [HOST, replace(CARD, lingering_bytes=5 * GIB)], max_resident=0)
     assert (made.grants, made.evict) == ((), ())
@@ -237,6 +275,19 @@ def test_what_older_wishes_get_does_not_depend_on_younger_ones(world, count):
     together = plan(needs, held, devices, max_resident=limit)
     assert together.grants[: len(alone.grants)] == alone.grants
     assert together.evict[: len(alone.evict)] == alone.evict
+
+
+@given(worlds())
+def test_whom_nothing_here_could_let_in_takes_nothing_from_anybody(world):
+    needs, held, devices, limit = world
+    made = plan(needs, held, devices, max_resident=limit)
+    shut_out = [wish for wish in needs if any(words in made.waits.get(wish.key, "") for words in ("kept loaded", "other programs"))]
+    others = [wish for wish in needs if wish not in shut_out]
+    without = plan(others, held, devices, max_resident=limit)
+    assert (without.grants, without.evict, without.sleep) == (made.grants, made.evict, made.sleep)
+    for wish in shut_out:
+        staying = [h for h in held if h.kept and h.phase not in (Phase.CLOSING, Phase.FALLING)]
+        assert wish.key not in [grant.key for grant in plan([wish], staying, devices, max_resident=limit).grants], "it fits beside those who stay"
 
 
 @given(worlds())

@@ -198,6 +198,25 @@ class Picture:
         self._now[CPU] += more
         return True
 
+    def obstacles(self, need: Need, device: DeviceRoom) -> str:
+        """What keeps it out even if everybody went who may: whoever is kept, and what others hold. Empty: nothing, it is a matter of time."""
+        kept = [holding for holding in self.staying if holding.kept and holding.key != need.key]
+        wanted = self._wanted(need, device)
+        names: set[ModelName] = set()
+        others = False
+        for where, bytes_wanted in ((device, wanted.device), (self._host, wanted.host)):
+            if where is None or not bytes_wanted:
+                continue
+            holding_it = [(holding, count) for holding in kept if (count := _of(where, holding))]
+            if where.total_bytes - where.foreign_bytes - sum(count for _, count in holding_it) < bytes_wanted:
+                names |= {holding.model for holding, _ in holding_it}
+                others = others or where.foreign_bytes > 0
+        awake = {holding.model for holding in kept if holding.phase is not Phase.ASLEEP}
+        if self._max and need.model not in awake and len(awake) >= self._max:
+            names |= awake
+        parts = [f"{', '.join(sorted(names))} {'is' if len(names) == 1 else 'are'} kept loaded"] if names else []
+        return "; ".join([*parts, "other programs hold too much"] if others else parts)
+
     def explain(self, need: Need, device: DeviceRoom) -> str:
         ending = sorted({self._held[key].model for key, rung in self._going.items() if rung is Rung.STOPPED})
         falling = sorted({self._held[key].model for key, rung in self._going.items() if rung is Rung.ASLEEP})
@@ -266,6 +285,13 @@ def _at(rung: Rung, holding: Holding) -> _Bytes:
             return _Bytes(min(holding.ladder.asleep_bytes, _of_device(holding)), holding.ladder.asleep_host_bytes)
         case Rung.STOPPED:
             return NOTHING
+
+
+def _of(where: DeviceRoom, holding: Holding) -> int:
+    """What it holds there."""
+    if where.id == CPU:
+        return holding.memory_bytes
+    return holding.charge_bytes if holding.device == where.id else 0
 
 
 def _of_device(holding: Holding) -> int:

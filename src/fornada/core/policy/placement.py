@@ -1,7 +1,8 @@
 """Who may take memory next, on which device, and who has to step down for it.
 
 Strict order: models that wait are served oldest wish first. A younger one passes an older one only where it takes nothing that the older
-one is waiting for, so nobody starves behind a stream of small models. Victims are chosen by value (`victims`) among those that are idle;
+one is waiting for, so nobody starves behind a stream of small models. A wish that nothing here could meet, because of what is kept or what
+others hold, waits without taking anything from anybody: else one such wish would keep everybody out. Victims are chosen by value (`victims`) among those that are idle;
 where they don't suffice, busy ones are drained once the wish has waited long enough. A model that was just brought in serves before it
 may go again, and never goes for a wish that is younger than its own oldest waiting request: two models with steady traffic take turns.
 """
@@ -87,7 +88,12 @@ def plan(
             picture.grant(need, best)
             grants.append(Grant(need.key, best.id))
             continue
-        device, victims = _least_damage(picture, need, usable)
+        reachable = [device for device in usable if not picture.obstacles(need, device)]
+        if not reachable:
+            device = max(usable, key=picture.free_now)
+            waits[need.key] = f"{picture.explain(need, device)}; {picture.obstacles(need, device)}"
+            continue
+        device, victims = _least_damage(picture, need, reachable)
         drains_at = _drains_at(need, victims, bounds)
         if drains_at > now:
             again_at = min(again_at, drains_at)
