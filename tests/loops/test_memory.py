@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fornada.core.errors import NeverFits, OutOfDeviceMemory
+from fornada.core.errors import Busy, NeverFits, OutOfDeviceMemory
 from fornada.core.names import ModelName
 from fornada.core.settings import FakeDeviceSettings
 from fornada.node.memory_use import Held
@@ -12,7 +12,7 @@ from tests.loops.fake_runner import Behaviour
 from tests.loops.virtual import virtual
 from tests.loops.world import World
 
-A, B = ModelName("@test/a"), ModelName("@test/b")
+A, B, C = (ModelName(f"@test/{name}") for name in "abc")
 MIB = 1024**2
 GIB = 1024**3
 CARD = [FakeDeviceSettings(total="1000MiB")]
@@ -204,6 +204,26 @@ async def test_a_bound_beyond_what_there_is_is_no_need_the_first_process_has_eve
         launches = [process.launch for process in world.keeper.processes]
         assert {launch.limits.memory_bytes for launch in launches} == {(512 + 64) * MIB}, "no process may take more than there is"
         assert {launch.assignment["resources"]["memory_bytes"] for launch in launches} == {(512 + 64) * MIB}
+
+
+@virtual
+async def test_a_bound_beyond_what_others_leave_of_the_host_is_no_need_either():
+    """On a machine on which anything else runs nobody would ever have all that is there for models."""
+    async with World(host="512MiB", max_wait_s=5.0) as world:
+        world.others_leave(400 * MIB)
+        for name in (A, B):
+            world.put(name, resources={"memory": "2GiB"}, behaviour=Behaviour(load_s=5.0))
+        await world.answer(A, echo=1)
+        loading = world.ask(B, echo=1)
+        await asyncio.sleep(3.0)
+        assert charged(world, "cpu") == {B: (417, "declared")}, "those and what A held then"
+        await loading.result()
+        world.others_leave(100 * MIB)
+        world.put(C, resources={"memory": "2GiB"})
+        refused = world.ask(C, echo=1)
+        with pytest.raises(Busy, match=r"256 MiB needed.*other programs hold too much"):
+            await refused.result()
+        await world.answer(A, echo=1)
 
 
 @virtual

@@ -168,7 +168,9 @@ async def test_a_pinned_model_stays_and_who_waits_for_its_place_is_refused_after
         assert world.state("@test/a") == "ready"
         began = now()
         loading = asyncio.ensure_future(world.node.load(ModelName("@test/b"), deadline=Instant(now() + 60)))
-        with pytest.raises(Busy, match=r"waited for room \(1 of 1 resident models \(max_resident\)\) for 5 s") as refused:
+        with pytest.raises(
+            Busy, match=r"waited for room \(1 of 1 resident models \(max_resident\); @test/a is kept loaded\) for 5 s"
+        ) as refused:
             await world.answer("@test/b", echo=1)
         assert 5.0 <= now() - began <= 5.5
         assert refused.value.retry_after_s

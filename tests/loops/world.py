@@ -287,7 +287,8 @@ class World:
         self.faulty = False
         """Something of ours is made to fail: what the log says of it is no surprise."""
         fakes = list(fakes)
-        self.devices = inventory(DevicesSettings(fake=fakes, cpu=CpuSettings(budget=host)), root=machine(Path(self._folder.name)), cards=())
+        self._machine = machine(Path(self._folder.name))
+        self.devices = inventory(DevicesSettings(fake=fakes, cpu=CpuSettings(budget=host)), root=self._machine, cards=())
         self.host_use: dict[int, Held] = {}
         """Pid -> what its process holds; LITTLE unless said."""
         arguments: Any = {"provision": self.provision, "store": self.catalog, "catalog": self.catalog}
@@ -331,6 +332,10 @@ class World:
         return FakeKeeper(epoch=self.keeper.epoch + 1, adopted=adopted), self.catalog
 
     # ---- what tests do
+
+    def others_leave(self, count: int) -> None:
+        """Other programs hold so much of the host that processes may grow by `count` bytes."""
+        (self._machine / "proc/meminfo").write_text(f"MemTotal: {MACHINE_KIB} kB\nMemAvailable: {count // 1024} kB\n")
 
     def put(self, name: str = "@test/a", *, behaviour: Behaviour | Callable[[Launch], Behaviour] | None = None, **tables: Any) -> Version:
         version = self.catalog.put(name, **tables)

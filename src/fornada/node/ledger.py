@@ -108,8 +108,9 @@ class Ledger:
         known = [peak for key, peak in self._known(of.model).items() if key.digest == of.version.digest]
         device = max((peak.device_bytes for peak in known), default=0)
         memory = max((peak.memory_bytes for peak in known), default=0)
-        # A bound that is enforced says what a model may take, not what it does: engines that reserve much have one of 2 GiB.
-        return Estimates(Estimate(of.device_bytes, device), Estimate(of.memory_bytes, memory, most_bytes=self._devices.host_bytes))
+        # A bound that is enforced says what a model may take, not what it does: engines that reserve much have one of 2 GiB. What others hold
+        # isn't there for anybody, and whoever waited for that would wait for ever.
+        return Estimates(Estimate(of.device_bytes, device), Estimate(of.memory_bytes, memory, most_bytes=self._devices.host_left_bytes))
 
     def needs(self, of: Charged, devices: Iterable[str]) -> tuple[int, int]:
         """(bytes of its device, bytes of the host) that it waits for. `devices` are the accelerators of the node."""
@@ -147,7 +148,7 @@ class Ledger:
     def _of_host(self, estimate: Estimate, held: Held, *, shared: bool) -> Charge:
         # What a shared process holds beside its members, and may hold for a moment, is counted once for all of them: see `sum_up`.
         slack = 0 if shared else self._devices.slack_bytes(CPU)
-        return charge(estimate, live_bytes=held.bytes, slack_bytes=slack, total_bytes=self._devices.host_bytes)
+        return charge(estimate, live_bytes=held.bytes, slack_bytes=slack, total_bytes=self._devices.host_left_bytes)
 
     # ---- what is measured
 

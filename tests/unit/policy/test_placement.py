@@ -287,7 +287,9 @@ def test_whom_nothing_here_could_let_in_takes_nothing_from_anybody(world):
     assert (without.grants, without.evict, without.sleep) == (made.grants, made.evict, made.sleep)
     for wish in shut_out:
         staying = [h for h in held if h.kept and h.phase not in (Phase.CLOSING, Phase.FALLING)]
-        assert wish.key not in [grant.key for grant in plan([wish], staying, devices, max_resident=limit).grants], "it fits beside those who stay"
+        assert wish.key not in [grant.key for grant in plan([wish], staying, devices, max_resident=limit).grants], (
+            "it fits beside those who stay"
+        )
 
 
 @given(worlds())

@@ -37,6 +37,12 @@ class Host:
         self._held, self._overhead = held_bytes, overhead_bytes
         self._read_at = BEFORE
 
+    @property
+    def left_bytes(self) -> int:
+        """What models could have if none held any, as of the last look: all but what others hold. Half of all at least: where others hold more,
+        it is for them to give back."""
+        return max(self.total_bytes - self._foreign, self.total_bytes // 2)
+
     def room(self, *, now: Instant) -> DeviceRoom:
         self._look(now)
         return DeviceRoom(CPU, self.total_bytes, self._foreign)

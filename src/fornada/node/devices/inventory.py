@@ -37,6 +37,11 @@ class Devices:
         """Host memory for models."""
         return self._host.total_bytes
 
+    @property
+    def host_left_bytes(self) -> int:
+        """Of that, what other programs leave."""
+        return self._host.left_bytes
+
     def total_bytes(self, device: str) -> int:
         """What it has for models."""
         return self._all[device].total_bytes if device in self._all else self._host.total_bytes
