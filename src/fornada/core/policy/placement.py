@@ -2,9 +2,10 @@
 
 Strict order: models that wait are served oldest wish first. A younger one passes an older one only where it takes nothing that the older
 one is waiting for, so nobody starves behind a stream of small models. A wish that nothing here could meet, because of what is kept or what
-others hold, waits without taking anything from anybody: else one such wish would keep everybody out. Victims are chosen by value (`victims`) among those that are idle;
-where they don't suffice, busy ones are drained once the wish has waited long enough. A model that was just brought in serves before it
-may go again, and never goes for a wish that is younger than its own oldest waiting request: two models with steady traffic take turns.
+others hold, waits without taking anything from anybody: else one such wish would keep everybody out. Victims are chosen by value
+(`victims`) among those that are idle; where they don't suffice, busy ones are drained once the wish has waited long enough. A model that
+was just brought in serves before it may go again, and never goes for a wish that is younger than its own oldest waiting request: two
+models with steady traffic take turns.
 """
 
 from collections.abc import Sequence
