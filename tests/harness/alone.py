@@ -29,6 +29,8 @@ class FilesThenAlone(LoadScopeScheduling):
         self._alone: frozenset[str] = frozenset()
 
     def schedule(self) -> None:
+        if not self._marked.exists():  # none of them got so far as to know its tests
+            raise pytest.UsageError(_not_found(self.config.args))
         self._alone = frozenset(json.loads(self._marked.read_text()))
         super().schedule()
 
@@ -84,6 +86,12 @@ def put_in_order(config: pytest.Config, items: list[pytest.Item]) -> None:
         mine = Path(f"{told}.{os.getpid()}")
         mine.write_text(json.dumps([item.nodeid for item in items if item.get_closest_marker(ALONE)]))
         mine.replace(told)
+
+
+def _not_found(arguments: list[str]) -> str:
+    """What pytest says without `-n`; pytest-xdist says nothing."""
+    lost = [argument for argument in arguments if not Path(argument.partition("::")[0]).exists()]
+    return f"file or directory not found: {', '.join(lost)}" if lost else f"not found: one of {', '.join(arguments)}"
 
 
 def _list_of(config: pytest.Config) -> Path:

@@ -98,6 +98,18 @@ def test_a_part_of_the_tests_runs_too(tmp_path: Path, narrow: str, passed: int):
     assert not passed or f"{passed} passed" in done.stdout, done.stdout
 
 
+@pytest.mark.parametrize(
+    ("wanted", "lost"),
+    [("test_none.py", "test_none.py"), ("test_b.py test_none.py", "test_none.py"), ("test_b.py::test_none", "test_b.py::test_none")],
+)
+def test_what_isn_t_there_is_named_in_one_line(tmp_path: Path, wanted: str, lost: str):
+    done, lines = run(tmp_path, "-n", "2", *wanted.split())
+    said = done.stdout + done.stderr
+    assert (done.returncode, lines) == (pytest.ExitCode.USAGE_ERROR, []), said
+    (error,) = [line for line in said.splitlines() if line.startswith("ERROR: ")]
+    assert error.endswith(f" {lost}") and "INTERNALERROR" not in said, said
+
+
 @pytest.mark.parametrize("which", ["alone", "beside"])
 def test_a_process_that_dies_fails_its_test_and_no_other(tmp_path: Path, which: str):
     mark = "@pytest.mark.alone\n" if which == "alone" else ""

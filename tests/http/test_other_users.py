@@ -124,7 +124,9 @@ def test_another_installation_takes_over_from_one(directory: Path, python: Path,
     newer = place / "newer"
     if not newer.exists():
         init = next(installed(newer).parents[1].glob("lib/*/site-packages/fornada/__init__.py"))
-        init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
+        text, line = init.read_text(), '__version__ = "'
+        assert text.count(line) == 1, f"no release to change in {init}"
+        init.write_text(text.replace(line, f"{line}9."))
     node = begun(directory, python, level=Level.NAMESPACES if user is not None else Level.FULL, user=user)
     try:
         node.deploy_probe(MODEL)

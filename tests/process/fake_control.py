@@ -80,6 +80,7 @@ class Control:
 
     def drain(self, reason, deadline_s):
         self.reason = reason
+        self.story.append("drain")
         if self.plan.get("drain") == "crash":
             os.abort()
         if self.plan.get("drain") != "ignore":

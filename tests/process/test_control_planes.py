@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.harness.processes import alive, descriptors
+from tests.harness.sockets import wait_read
 from tests.harness.waiting import until
 
 
@@ -61,7 +62,7 @@ def test_a_connection_of_the_killed_one_is_closed_within_two_seconds(tree):
     control = tree.state()["pid"]
     with tree.connect() as connection:
         connection.sendall(b'{"do": "exited", "instance": "a"}\n')
-        time.sleep(0.1)  # so that it has been read
+        wait_read(connection)
         os.kill(control, signal.SIGKILL)
         connection.settimeout(2)
         with pytest.raises(ConnectionResetError):

@@ -90,7 +90,7 @@ def test_a_control_plane_that_ignores_the_drain_is_ended_when_its_time_is_over(s
 def test_a_second_signal_ends_everything_at_once(start):
     tree = full(start, plan={"drain": "ignore"}, node={"drain_s": 60})
     tree.signal(signal.SIGTERM)
-    time.sleep(0.2)  # two equal signals that come together are one
+    until(lambda: tree.state()["story"] == ["drain"], within_s=5, what="it drains: two equal signals that come together would be one")
     assert tree.main.poll() is None
     began = time.monotonic()
     tree.signal(signal.SIGTERM)

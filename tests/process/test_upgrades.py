@@ -229,22 +229,23 @@ def test_a_connection_that_rests_is_given_to_the_successor(tree):
 def test_connections_wait_for_the_successor(tree):
     """Many come all the time; none is refused or cut."""
     over = threading.Event()
+    heard: list[set[tuple[str, ...]]] = [set() for _ in range(4)]
 
-    def ask():
-        words = []
+    def ask(words):
         while not over.is_set():
-            words.append(tuple(tree.state()["words"]))
-        return words
+            words.add(tuple(tree.state()["words"]))
 
     with Background() as background:
-        callers = [background.start(ask) for _ in range(4)]
+        callers = [background.start(partial(ask, words)) for words in heard]
         try:
+            until(lambda: all(words == {()} for words in heard), within_s=10, what="the first answers each")
             assert not upgrade(tree).failed
-            time.sleep(0.1)
+            until(lambda: all(("second",) in words for words in heard), within_s=10, what="the second answers each")
         finally:
             over.set()
         for caller in callers:
-            assert set(caller.result()) == {(), ("second",)}
+            caller.result()
+    assert all(words == {(), ("second",)} for words in heard)
 
 
 def test_a_runner_that_ends_meanwhile_is_told_to_both(start):

@@ -1,5 +1,6 @@
 """A server gives its connections to another one: between two requests, and at no other time."""
 
+import asyncio
 import json
 import socket
 import time
@@ -8,8 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from fornada.core.requests import AnswerHead
+from fornada.edge.server.server import LEAVE_LOOK_S
 from tests.bounds import bound
 from tests.harness.client import Closed, request_bytes
+from tests.harness.sockets import unread, wait_read
 from tests.http.edge_server.conftest import RUN, Serve, Served
 from tests.unit.edge.fakes import answer, stay_silent, until
 
@@ -33,6 +36,10 @@ class Two:
         """What happens to connections from now on; done when there are none any more."""
         return self._pool.submit(lambda: self.old.do(self.old.server.leave(self._give, within_s=within_s)))
 
+    def look_often(self) -> None:
+        """Goes on when who leaves has looked at its connections several times, and read what it reads."""
+        self.old.do(asyncio.sleep(5 * LEAVE_LOOK_S))
+
     def _give(self, descriptor: int) -> None:
         self.given.append(descriptor)
         self.new.tell(self.new.loop.create_task, self.new.server.adopt(descriptor))
@@ -50,8 +57,9 @@ def test_a_connection_that_rests_goes_over_with_what_has_come_meanwhile(two: Two
         two.withdraw()
         used.send_request("POST", A, b'{"n":1}')
         fresh.send_request("POST", A, b'{"n":2}')
-        time.sleep(0.05)
-        assert len(two.old.inference.requests) == 1, "it reads nothing any more"
+        two.look_often()
+        assert unread(used.socket) > 0 and unread(fresh.socket) > 0, "it reads nothing any more"
+        assert len(two.old.inference.requests) == 1
         leaving = two.leave()
         assert used.read_response().result["echo"] == {"n": 1}
         assert fresh.read_response().result["echo"] == {"n": 2}
@@ -70,10 +78,10 @@ def test_a_request_that_had_begun_is_answered_where_it_began(two: Two, cut: int)
     whole = request_bytes(two.old.address, "POST", A, b'{"half":1}')
     with two.old.connect() as connection:
         connection.send(whole[:cut])
-        time.sleep(0.05)
+        wait_read(connection.socket)
         two.withdraw()
         leaving = two.leave()
-        time.sleep(0.05)
+        two.look_often()
         assert not two.given
         connection.send(whole[cut:])
         assert connection.read_response().result["echo"] == {"half": 1}
@@ -92,7 +100,7 @@ def test_what_runs_is_answered_and_what_was_pipelined_behind_it(two: Two):
         two.withdraw()
         leaving = two.leave()
         connection.send(request_bytes(two.old.address, "POST", A, b'{"n":3}')[:30])
-        time.sleep(0.05)
+        wait_read(connection.socket)
         connection.send(request_bytes(two.old.address, "POST", A, b'{"n":3}')[30:])
         until(lambda: len(two.old.inference.requests) == 4, what="it came while others ran")
         assert not leaving.done()
@@ -112,7 +120,7 @@ def test_a_long_answer_leaves_before_its_connection_does(two: Two):
         until(lambda: two.old.inference.requests, what="it is answered")
         two.withdraw()
         leaving = two.leave()
-        time.sleep(0.1)
+        two.look_often()
         assert not two.given
         assert len(connection.read_response().result) == LARGE
         leaving.result(bound(5))
@@ -125,7 +133,7 @@ def test_without_a_successor_everything_goes_on(two: Two):
         used.send_request("POST", A, b"{}")
         assert used.read_response().status == 200
         half.send(request_bytes(two.old.address, "POST", A, b"{}")[:10])
-        time.sleep(0.05)
+        wait_read(half.socket)
         two.withdraw()
         used.send_request("POST", A, b'{"n":1}')
         two.old.do(two.old.server.come_back([two.old.listener.dup()]))
@@ -152,7 +160,7 @@ def test_an_operators_change_is_seen_and_refused_between_the_two(two: Two):
         assert not two.old.server.changes
         two.withdraw()
         connection.send(load)
-        time.sleep(0.05)
+        wait_read(connection.socket)
         two.old.tell(two.old.inference.last.sink.answer, AnswerHead(), b"1")
         assert connection.read_response().result == 1
         refused = connection.read_response()
