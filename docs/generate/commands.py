@@ -62,7 +62,8 @@ def _section(command: click.Command, context: click.Context) -> str:
         text + "\n",
         f"```sh\nfornada {name} {usage}\n```\n".replace("[OPTIONS] ", "").replace(" [OPTIONS]", ""),
     ]
-    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden and option.name not in SHARED]
+    told = SHARED if any(option.name == "url" for option in command.params) else ()
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden and option.name not in told]
     if options:
         said.append(table(["option", "meaning"], [_option(option, context) for option in options]))
     said.append(f"```sh\n{example}\n```\n")

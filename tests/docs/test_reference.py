@@ -84,7 +84,10 @@ def test_every_command_line_in_a_page_could_be_typed(page: Path):
             continue
         assert words[0] in ALL_COMMANDS, f"{name(page)}: fornada {' '.join(words)}"
         command = fornada.get_command(click.Context(fornada), words[0])
-        assert command is not None
+        if isinstance(command, click.Group) and len(words) > 1 and not words[1].startswith("-"):
+            words = words[1:]
+            command = command.commands.get(words[0])
+        assert command is not None, f"{name(page)}: {' '.join(words)}"
         known = {option for parameter in command.params if isinstance(parameter, click.Option) for option in parameter.opts} | {"--help"}
         for word in words[1:]:
             if word.startswith("-") and word != "-":

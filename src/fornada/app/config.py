@@ -123,11 +123,6 @@ def _port(value: Any) -> int:
 def _check(settings: Settings) -> None:
     if settings.isolation not in ISOLATION_LEVELS:
         raise ConfigError(f"--isolation {settings.isolation}: no such level; levels are {', '.join(ISOLATION_LEVELS)}")
-    if not is_loopback(settings.host):
-        raise ConfigError(
-            f"--host {settings.host} is refused: without keys only a loopback address is safe, and this release has no keys yet; "
-            "use 127.0.0.1 or ::1 (behind a reverse proxy that checks credentials, if others must reach it)"
-        )
     for section, keys in _NOT_NEGATIVE.items():
         for key in keys:
             value = getattr(getattr(settings, section), key)

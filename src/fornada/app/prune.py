@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import fornada
-from fornada.app.data_directory import DataDirectoryRefused, locked
+from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
 from fornada.control.catalog import Catalog
 from fornada.core.errors import Conflict
 from fornada.core.ports import Pruned
@@ -33,7 +33,7 @@ def prune(folder: Path) -> Mapping[str, Any]:
 
 
 async def _prune(folder: Path) -> Pruned:
-    store = SqliteStore(folder / "store.sqlite")
+    store = SqliteStore(folder / STORE)
     try:
         provision = Provisioner(data_dir=folder, keeper=None, settings=ProvisionSettings())
         catalog = Catalog(store=store, provision=provision, builtin=Path(fornada.__file__).parent / "models")

@@ -20,11 +20,14 @@ PROGRESS_EVERY_S = 0.2
 OPEN_MODE_TOKEN = "any"
 
 
-def announce(url: str, data_dir: Path, isolation: str, out: TextIO = sys.stdout) -> None:
-    """The lines that every start prints."""
+def announce(url: str, data_dir: Path, isolation: str, out: TextIO = sys.stdout, *, keyed: bool = False) -> None:
+    """The lines that every start prints. `keyed`: nobody comes in without a key."""
     print(f"Fornada is ready on {url}  (data in {_short(data_dir)}, isolation: {isolation})", file=out)
     print(f"  docs     {url}/docs", file=out)
-    print(f"  account  {LOCAL_ACCOUNT}    token  {OPEN_MODE_TOKEN}  (open mode: loopback only, no keys)", file=out)
+    if keyed:
+        print("  account  the key's    token  a key  ('fornada keys create' makes one)", file=out)
+    else:
+        print(f"  account  {LOCAL_ACCOUNT}    token  {OPEN_MODE_TOKEN}  (open mode: loopback only, no keys)", file=out)
     out.flush()
 
 
@@ -34,7 +37,9 @@ def farewell(deadline_s: float, out: TextIO = sys.stdout) -> None:
         print(f"\nStopping: what runs may end within {deadline_s:g} s. Ctrl-C again ends it at once.", file=out, flush=True)
 
 
-async def prepare_example(operations: OperationsPort, clock: Clock, url: str, picture: Path, out: TextIO = sys.stdout) -> None:
+async def prepare_example(
+    operations: OperationsPort, clock: Clock, url: str, picture: Path, out: TextIO = sys.stdout, *, keyed: bool = False
+) -> None:
     """Makes the example model's environment and weights ready, showing progress, then prints the line to paste.
 
     A failure is told in one line and leaves the node serving.
@@ -50,9 +55,8 @@ async def prepare_example(operations: OperationsPort, clock: Clock, url: str, pi
         with contextlib.suppress(asyncio.CancelledError):
             await narrate
     print("Try it, in a second shell:", file=out)
-    print(
-        f"curl -sS {url}/client/v4/accounts/{LOCAL_ACCOUNT}/ai/run/{EXAMPLE_ALIAS} --data-binary @{_short(picture)}", file=out, flush=True
-    )
+    account, key = (LOCAL_ACCOUNT, "") if not keyed else ("$FORNADA_ACCOUNT", ' -H "Authorization: Bearer $FORNADA_TOKEN"')
+    print(f"curl -sS {url}/client/v4/accounts/{account}/ai/run/{EXAMPLE_ALIAS}{key} --data-binary @{_short(picture)}", file=out, flush=True)
 
 
 async def _narrate(view: Callable[[], ModelView], out: TextIO) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import fornada
 from fornada.app import ready
-from fornada.app.data_directory import NODE_JSON
+from fornada.app.config import is_loopback
+from fornada.app.data_directory import NODE_JSON, STORE
 from fornada.app.node_file import NodeFile
 from fornada.app.replacement import Replacement, listeners
 from fornada.control.catalog import Catalog
@@ -22,6 +23,7 @@ from fornada.core.names import LOCAL_ACCOUNT, Instant
 from fornada.core.ports import KeeperLost
 from fornada.core.resources import parse_size
 from fornada.core.settings import Settings
+from fornada.edge.keyring import Keyring
 from fornada.edge.server import Server
 from fornada.keeper.starting import STANDBY
 from fornada.keeper.upgrade import QUIET_S, RELEASE_SPARE_S
@@ -32,6 +34,8 @@ from fornada.node.keeper_client import KeeperClient
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
 from fornada.node.provision.sdk import ensure_sdk, package_folder
+from fornada.store.keys import mark_path
+from fornada.store.mark import watch
 from fornada.store.sqlite import SqliteStore, foreign_schema
 from fornada.telemetry import Level, Telemetry
 
@@ -58,7 +62,7 @@ async def _prepare(data_dir: Path) -> str:
         await asyncio.to_thread(ensure_sdk, data_dir / "sdk", package_folder())
     except DiskFull as error:
         return error.message
-    return foreign_schema(data_dir / "store.sqlite")
+    return foreign_schema(data_dir / STORE)
 
 
 class SystemClock:
@@ -97,7 +101,7 @@ class Node:
             stream_level=Level.WARNING if os.isatty(sys.stderr.fileno()) else Level.INFO,
         )
         self._telemetry.metrics.isolation.read = lambda: [((keeper.isolation,), 1)]
-        self._store = SqliteStore(data_dir / "store.sqlite")
+        self._store = SqliteStore(data_dir / STORE)
         self._provision = Provisioner(
             data_dir=data_dir,
             keeper=keeper,
@@ -134,6 +138,7 @@ class Node:
             weights=settings.node.account_weights,
             new_id=lambda: str(uuid.uuid4()),
         )
+        self._keys = self._keyring()
         self._server = Server(
             inference=self._manager,
             catalog=self._catalog,
@@ -141,10 +146,25 @@ class Node:
             jobs=self._jobs,
             settings=settings.server,
             body_bytes=_share(settings.server.max_buffered),
-            auth=settings.auth,
+            keyring=self._keys,
             telemetry=self._telemetry,
             clock=self._clock,
         )
+
+    def _keyring(self) -> Keyring:
+        return Keyring(
+            self._store,
+            cors=self._settings.auth.cors,
+            loopback=all(is_loopback(listener.getsockname()[0]) for listener in self._keeper.listeners),
+            mark=watch(mark_path(self._data_dir / STORE)),
+            locked=self._locked,
+        )
+
+    def _locked(self, locked: bool) -> None:
+        """There are keys, or there are none."""
+        self._telemetry.log.info("node.keys", locked=locked)
+        self._catalog.open_mode = not locked
+        self._provision.serve_everybody(not locked)
 
     @classmethod
     async def assemble(cls, settings: Settings, keeper_fd: int, environ: Mapping[str, str]) -> "Node":
@@ -237,13 +257,14 @@ class Node:
             self._drain.set_exception(lost)
 
     async def _greet(self) -> None:
-        ready.announce(self._url, self._data_dir, self._keeper.isolation)
+        ready.announce(self._url, self._data_dir, self._keeper.isolation, keyed=self._keys.locked)
         if self._settings.ready_example:
-            await ready.prepare_example(self._manager, self._clock, self._url, EXAMPLE_PICTURE)
+            await ready.prepare_example(self._manager, self._clock, self._url, EXAMPLE_PICTURE, keyed=self._keys.locked)
 
     @property
     def _url(self) -> str:
         host, port = self._keeper.listeners[0].getsockname()[:2]
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # every address: also this one, for the commands of this machine
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def _facts(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Catalog:
 
     # ---- reading
 
-    def resolve(self, reference: Reference, account: AccountId) -> Resolved:
+    def resolve(self, reference: Reference, account: AccountId | None) -> Resolved:
         entry = self._index.find(reference.name)
         if entry is None:
             raise self._unknown(reference, account)
@@ -70,7 +70,7 @@ class Catalog:
         version = self._labelled(entry, reference.label) if reference.label else self._by_digest(entry, str(reference.version))
         return Resolved(entry, version.spec, version.digest)
 
-    def entries(self, account: AccountId) -> Sequence[Entry]:
+    def entries(self, account: AccountId | None) -> Sequence[Entry]:
         return [entry for entry in self._index.entries.values() if self._may_see(entry, account)]
 
     def visibility(self, entry: Entry) -> str:
@@ -110,7 +110,7 @@ class Catalog:
             self._refuse_taken(spec, account)
             return self._register(spec, digest, account=account, folder=folder, lock=locks.environment, label=label)
 
-    async def remove(self, reference: Reference, *, account: AccountId) -> None:
+    async def remove(self, reference: Reference, *, account: AccountId | None) -> None:
         entry = self._index.find(reference.name)
         if entry is None:
             raise self._unknown(reference, account)
@@ -167,11 +167,11 @@ class Catalog:
             raise ModelNotAllowed(f"'{spec.name}' belongs to another account")
         self._index.refuse_taken_aliases(spec.name, spec.aliases)
 
-    def _refuse_foreign(self, entry: Entry, account: AccountId) -> None:
-        if entry.account != account and not entry.stable.builtin:
+    def _refuse_foreign(self, entry: Entry, account: AccountId | None) -> None:
+        if account not in (None, entry.account) and not entry.stable.builtin:
             raise ModelNotAllowed(f"'{entry.name}' belongs to another account")
 
-    def _unknown(self, reference: Reference, account: AccountId) -> UnknownModel:
+    def _unknown(self, reference: Reference, account: AccountId | None) -> UnknownModel:
         def visible() -> Iterator[str]:
             for entry in self.entries(account):
                 yield entry.name
@@ -179,8 +179,8 @@ class Catalog:
 
         return UnknownModel(f"No such model {reference.name} or task", nearest=self._nearest.find(reference.name, visible))
 
-    def _may_see(self, entry: Entry, account: AccountId) -> bool:
-        return entry.account == account or self.visibility(entry) == "node"
+    def _may_see(self, entry: Entry, account: AccountId | None) -> bool:
+        return account in (None, entry.account) or self.visibility(entry) == "node"
 
     def _labelled(self, entry: Entry, label: str) -> Version:
         version = entry.stable if label == "stable" else entry.canary

@@ -87,7 +87,7 @@ class Pruned(msgspec.Struct, frozen=True):
 class CatalogPort(Protocol):
     """Which models there are. Synchronous and from memory: it is on the hot path."""
 
-    def resolve(self, reference: Reference, account: AccountId) -> Resolved:
+    def resolve(self, reference: Reference, account: AccountId | None) -> Resolved:
         """Raises UnknownModel, ModelNotAllowed."""
 
     def entry(self, name: ModelName) -> Entry | None:
@@ -102,13 +102,13 @@ class CatalogPort(Protocol):
     def reload(self, name: ModelName) -> None:
         """Reads the model from the store again: after somebody moved a label or pinned it there."""
 
-    def entries(self, account: AccountId) -> Sequence[Entry]:
+    def entries(self, account: AccountId | None) -> Sequence[Entry]:
         """All that the account may see, by name."""
 
     async def deploy(self, bundle: bytes, *, name: str | None, account: AccountId, label: str) -> Version:
         """Unpacks, checks, locks and registers. Raises InvalidSpec, ModelNotAllowed, TooLarge, DiskFull."""
 
-    async def remove(self, reference: Reference, *, account: AccountId) -> None:
+    async def remove(self, reference: Reference, *, account: AccountId | None) -> None:
         """Forgets a model or one of its versions; its instances end. Raises UnknownModel, Conflict."""
 
     async def prune(self) -> Pruned:
@@ -163,7 +163,7 @@ class OperationsPort(Protocol):
 
     def view(self, name: ModelName) -> ModelView: ...
 
-    def views(self, account: AccountId) -> Sequence[ModelView]: ...
+    def views(self, account: AccountId | None) -> Sequence[ModelView]: ...
 
     async def load(self, name: ModelName, *, deadline: Instant) -> ModelView:
         """Raises LoadFailed, Busy, NeverFits, DeadlinePassed."""

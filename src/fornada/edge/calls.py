@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fornada.core.errors import FornadaError
+from fornada.core.keys import Role
 from fornada.core.names import AccountId, Reference
 from fornada.core.requests import Ticket
 from fornada.edge.headers import Facts
@@ -124,6 +125,11 @@ class Call:
         named = self.parameters.get("account")
         return self.facts.caller.acting_for(AccountId(named) if named else None)
 
+    @property
+    def sees(self) -> AccountId | None:
+        """Whose view of the models this is where the path names no account; None: everybody's."""
+        return self.facts.caller.sees
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -160,6 +166,8 @@ class Operation:
     """JSON Schema of a success's body."""
     handler: Handler | None = None
     """None: a hot route, described here and served by its Door."""
+    needs: Role = Role.ADMIN
+    """What a key must be for it; with NOBODY no key is needed. Hot routes need a USER."""
     parameters: tuple[Parameter, ...] = ()
     takes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Media type → JSON Schema of the request's body."""

@@ -59,6 +59,12 @@ class Invoker:
         resolved = self.resolve(target.reference, target.account or AccountId("local"))
         return resolved.spec.serving.max_body
 
+    def admit(self, exchange: Exchange, resolved: Resolved) -> None:
+        """Whether the caller may run this model. Raises ModelNotAllowed."""
+        models = exchange.facts.caller.models
+        if models is not None and resolved.entry.name not in models:
+            raise errors.ModelNotAllowed(f"this key is for other models than '{resolved.entry.name}'")
+
     def run(
         self,
         exchange: Exchange,

@@ -309,7 +309,7 @@ class Manager:
     def view(self, name: ModelName) -> ModelView:
         return views.view(self._model(name), self._site)
 
-    def views(self, account: AccountId) -> Sequence[ModelView]:
+    def views(self, account: AccountId | None) -> Sequence[ModelView]:
         return [self.view(entry.name) for entry in self._catalog.entries(account)]
 
     async def load(self, name: ModelName, *, deadline: Instant) -> ModelView:

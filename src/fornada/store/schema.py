@@ -77,7 +77,21 @@ CREATE TABLE items (
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS)
+KEYS = """
+CREATE TABLE keys (
+    id TEXT NOT NULL UNIQUE,
+    account TEXT NOT NULL,
+    role INTEGER NOT NULL,          -- core.keys.Role
+    digest BLOB NOT NULL,           -- SHA-256 of the secret
+    created REAL NOT NULL,          -- seconds since 1970
+    revoked REAL,                   -- a revoked key stays: the node that once had keys is never open again by itself
+    requests_per_minute INTEGER NOT NULL,
+    neurons_per_day REAL NOT NULL,
+    models TEXT NOT NULL            -- one a line; empty: all
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fornada.core.settings import AuthSettings, ServerSettings
+from fornada.core.settings import ServerSettings
+from fornada.edge.keyring import Keyring
 from tests.harness.client import Connection, Response
 from tests.unit.edge.fakes import Edge
 
@@ -56,7 +57,7 @@ def serve() -> Iterator[Serve]:
     made: list[Served] = []
 
     def start(*, cors: list[str] | None = None, body_bytes: int = 1024**3, **settings: Any) -> Served:
-        served = Served(settings=ServerSettings(**settings), auth=AuthSettings(cors=cors or []), body_bytes=body_bytes)
+        served = Served(settings=ServerSettings(**settings), keyring=Keyring(cors=cors or []), body_bytes=body_bytes)
         served.start()
         made.append(served)
         return served

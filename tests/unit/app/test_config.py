@@ -75,8 +75,6 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) ->
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"host": "0.0.0.0"}, "no keys"),
-        ({"host": "example.org"}, "no keys"),
         ({"port": "http"}, "is no number"),
         ({"port": 70000}, "65535"),
         ({"data_dir": "~nobody-of-that-name/x"}, "no home directory"),

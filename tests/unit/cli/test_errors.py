@@ -32,7 +32,7 @@ NEEDS_A_NODE = {
     "unfence": ["unfence", "cuda:0"],
     "prune": ["prune"],
 }
-WITHOUT_A_NODE = {"serve", "doctor", "deploy", "simulate"}
+WITHOUT_A_NODE = {"serve", "doctor", "deploy", "simulate", "keys"}
 """deploy looks at the folder first; it has its own test."""
 
 

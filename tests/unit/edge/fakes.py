@@ -13,12 +13,13 @@ import uvloop
 
 from fornada.app.wiring import SystemClock
 from fornada.control.nearest import nearest
-from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, UnknownModel
+from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, ModelNotAllowed, UnknownModel
 from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
 from fornada.core.ports import Entry, Health, LogLine, ModelView, Pruned, Resolved, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, InvokeHead, Sink
-from fornada.core.settings import AuthSettings, ServerSettings
+from fornada.core.settings import ServerSettings
 from fornada.core.specs import ModelSpec, spec_from_table
+from fornada.edge.keyring import Keyring
 from fornada.edge.server import Server
 from fornada.telemetry import Telemetry
 from tests.bounds import bound
@@ -40,16 +41,18 @@ class FakeCatalog:
         self.models: dict[str, Entry] = {}
         self.bundles: list[tuple[bytes, str | None, str]] = []
 
-    def add(self, name: str, *, folder: str = "/nowhere", **tables: Any) -> Entry:
+    def add(self, name: str, *, folder: str = "/nowhere", account: str = LOCAL, **tables: Any) -> Entry:
         version = version_of(spec_from_table({"name": name, **tables}), digest=f"{len(self.models) + 1:064x}", folder=folder)
-        entry = Entry(name=version.model, account=LOCAL, stable=version, versions=(version.digest,))
+        entry = Entry(name=version.model, account=AccountId(account), stable=version, versions=(version.digest,))
         self.models[name] = entry
         return entry
 
-    def resolve(self, reference: Reference, account: AccountId) -> Resolved:
+    def resolve(self, reference: Reference, account: AccountId | None) -> Resolved:
         for name, entry in self.models.items():
             if reference.name == name or reference.name in entry.stable.spec.aliases:
                 digest = entry.stable.digest
+                if account not in (None, entry.account) and self.visibility(entry) != "node":
+                    raise ModelNotAllowed("The account is not allowed to access this model")
                 if reference.label == "canary" or (reference.version and not digest.startswith(reference.version)):
                     break
                 return Resolved(entry, entry.stable.spec, digest if reference.version else None)
@@ -67,19 +70,24 @@ class FakeCatalog:
     def reload(self, name: ModelName) -> None:
         pass
 
-    def entries(self, account: AccountId) -> Sequence[Entry]:
+    def entries(self, account: AccountId | None) -> Sequence[Entry]:
         return [self.models[name] for name in sorted(self.models)]
 
     async def deploy(self, bundle: bytes, *, name: str | None, account: AccountId, label: str) -> Version:
         if bundle == b"bad":
             raise InvalidSpec("model.toml has no name")
+        if name in self.models and self.models[name].account != account:
+            raise ModelNotAllowed(f"'{name}' belongs to another account")
         self.bundles.append((bundle, name, label))
         return self.add(name or "@local/unnamed").stable
 
     async def prune(self) -> Pruned:
         return Pruned(removed={}, freed_bytes=0)
 
-    async def remove(self, reference: Reference, *, account: AccountId) -> None:
+    async def remove(self, reference: Reference, *, account: AccountId | None) -> None:
+        found = self.models.get(reference.name)
+        if found is not None and account not in (None, found.account):
+            raise ModelNotAllowed(f"'{reference.name}' belongs to another account")
         if self.models.pop(reference.name, None) is None:
             raise UnknownModel("nothing of that name", nearest=nearest(reference.name, self.models))
 
@@ -207,7 +215,7 @@ class FakeOperations:
             instances=[],
         )
 
-    def views(self, account: AccountId) -> Sequence[ModelView]:
+    def views(self, account: AccountId | None) -> Sequence[ModelView]:
         return [self.view(ModelName("@test/a"))]
 
     async def load(self, name: ModelName, *, deadline: Instant) -> ModelView:
@@ -285,7 +293,7 @@ class Edge:
         self,
         *,
         settings: ServerSettings | None = None,
-        auth: AuthSettings | None = None,
+        keyring: Keyring | None = None,
         telemetry: Telemetry | None = None,
         body_bytes: int = 1024**3,
     ) -> None:
@@ -295,7 +303,7 @@ class Edge:
         self.jobs = FakeJobs()
         self.catalog.add("@test/a")
         self._settings = settings or ServerSettings()
-        self._auth = auth
+        self._keyring = keyring
         self._telemetry = telemetry
         self._body_bytes = body_bytes
         self._loop = self.loop = uvloop.new_event_loop()
@@ -313,7 +321,7 @@ class Edge:
             jobs=self.jobs,
             settings=self._settings,
             body_bytes=self._body_bytes,
-            auth=self._auth,
+            keyring=self._keyring,
             telemetry=self._telemetry,
             clock=SystemClock(),
         )

@@ -57,7 +57,10 @@ def deploy(node: Node, folder: Path, name: str | None, label: str, wait: bool, a
 
 def _largest(node: Node) -> int:
     """The node's own bound where it tells one: it may have been raised."""
-    told = next((entry.get("max_bundle_bytes") for entry in listed(node.get("/api/v1/nodes"))), None)
+    try:
+        told = next((entry.get("max_bundle_bytes") for entry in listed(node.get("/api/v1/nodes"))), None)
+    except Refused:  # an administrator's question; the node itself refuses what is too large, too
+        told = None
     return told if isinstance(told, int) and told > 0 else bundle.LARGEST
 
 

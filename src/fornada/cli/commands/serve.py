@@ -8,7 +8,7 @@ from fornada.cli.failures import CommandFailed
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Address to listen on; only loopback ones, until there are keys.  [default: 127.0.0.1]")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on; one that others reach needs keys.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 takes any free one.  [default: 8250]")
 @click.option(
     "--data-dir", metavar="DIR", help="Where everything is kept.  [default: /var/lib/fornada for root, else ~/.local/share/fornada]"
@@ -52,10 +52,13 @@ def serve(
       /opt/fornada-0.2/bin/fornada serve --upgrade --data-dir /srv/models --config fornada.toml
     """
     from fornada.app.config import ConfigError, environment, load
+    from fornada.app.keys import refuse_open_doors
 
     flags = {"host": host, "port": port, "data_dir": data_dir, "isolation": isolation, "ready_example": ready_example or None}
     try:
         settings = load(config, flags, environment())
+        if not upgrade:
+            refuse_open_doors(settings)
     except ConfigError as error:
         raise Misconfigured(str(error)) from None
     if upgrade:

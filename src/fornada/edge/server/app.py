@@ -13,6 +13,9 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import Receive, Scope, Send
 
 from fornada.core.errors import FornadaError, InternalFault, MethodNotAllowed
+from fornada.core.keys import Role
+from fornada.core.names import AccountId
+from fornada.edge.auth import Caller
 from fornada.edge.calls import DEFAULT_BODY, Call, Operation, Reply, Route
 from fornada.edge.problems import Header, Problem, Style, problem, unrouted
 from fornada.edge.server.asgi import EXTENSION, ColdExchange
@@ -34,6 +37,19 @@ class Routes:
                 operation = route.operations.get(method)
                 return operation.body_limit if operation else DEFAULT_BODY
         return DEFAULT_BODY
+
+    def admit(self, method: str, path: str, caller: Caller) -> None:
+        """Before anything is read of the body. What isn't there is told to whoever has a key, and to nobody else."""
+        if method == "OPTIONS":  # browsers ask it without credentials
+            return
+        for expression, route in self._routes:
+            if found := expression.match(path.rstrip("/") or "/"):
+                operation = route.operations.get("GET" if method == "HEAD" else method)
+                caller.require(operation.needs if operation else Role.USER)
+                if account := found.groupdict().get("account"):
+                    caller.acting_for(AccountId(decoded(account)))
+                return
+        caller.require(Role.USER)
 
     def style(self, path: str) -> Style:
         return Style.ENVELOPE if _ENVELOPES.match(path) else Style.SUPERSET

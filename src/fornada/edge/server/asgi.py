@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from fornada.core.errors import FornadaError, InternalFault
+from fornada.edge.auth import Caller
 from fornada.edge.calls import JSON_TYPE
 from fornada.edge.headers import Facts
 from fornada.edge.problems import bodiless, is_success, problem
@@ -61,6 +62,10 @@ class ColdExchange:
         self._room: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = 0.0
+
+    def admit(self, caller: Caller) -> None:
+        """Raises Unauthorized, Forbidden, BadRequest."""
+        self.shared.cold.admit(self.method, self.path, caller)
 
     def limit(self) -> int:
         """Bytes that the body may have."""

@@ -15,14 +15,13 @@ from typing import cast
 import httptools
 
 from fornada.core.errors import BadRequest, FornadaError, InternalFault, TooSlow, Unavailable
-from fornada.edge.calls import JSON_TYPE, Target
+from fornada.edge.calls import Target
 from fornada.edge.headers import SMALL_BODY, Facts
-from fornada.edge.problems import problem
 from fornada.edge.server.asgi import ColdExchange
 from fornada.edge.server.bodies import DRAIN_BYTES, LINGER_BYTES, LINGER_S, too_large
 from fornada.edge.server.exchange import HotExchange
 from fornada.edge.server.head import USUAL_URL, facts_of, headers_too_large
-from fornada.edge.server.lines import CLOSE, CONTINUE, header_lines, id_lines
+from fornada.edge.server.lines import CONTINUE
 from fornada.edge.server.phase import Phase
 from fornada.edge.server.pipeline import Pipeline
 from fornada.edge.server.replay import with_ascii_target, without_upgrade
@@ -174,6 +173,8 @@ class Connection(asyncio.Protocol):
             return
         shared = self.shared
         parser = self._parser
+        if shared.mark[0] != shared.seen:
+            shared.look_at_keys()
         if self._url == self._again_url and self._headers == self._fields and shared.open:
             # The head of the request before, byte for byte: everything that follows from it is known.
             if parser.get_method() == b"POST" and parser.get_http_version() == "1.1":
@@ -237,6 +238,12 @@ class Connection(asyncio.Protocol):
     def follows(self) -> bool:
         """An operator's answer is under way, piece by piece."""
         return self._pipeline.follows
+
+    def forget(self) -> None:
+        """Keys have changed: who comes next is looked at again, and who follows something and may no longer is cut off."""
+        self._fields = self._again_url = None
+        if self.follows and self.shared.expelled(cast(ColdExchange, self._pipeline.running[0])):
+            self.abort()
 
     @property
     def rests(self) -> bool:
@@ -320,13 +327,13 @@ class Connection(asyncio.Protocol):
         keep_alive = parser.should_keep_alive()
         method = parser.get_method()
         target = shared.targets.find(url) if method == b"POST" else None
-        refusal = facts.refusal
         exchange: Exchange
         if target is None:
             exchange = ColdExchange(shared, self._pipeline, facts, method, url, shared.trace(), keep_alive, old)
+            refusal = facts.refusal or shared.barred(facts.caller, exchange)
         else:
             exchange = HotExchange(shared, self._pipeline, facts, target, shared.trace(), keep_alive, old=old)
-            refusal = refusal or target.error
+            refusal = facts.refusal or shared.barred(facts.caller, exchange) or target.error
             if facts.plain and refusal is None and facts is self._facts and len(url) <= USUAL_URL:
                 self._again_url, self._again_facts, self._again_target, self._again_keep = url, facts, target, keep_alive
         if not shared.open:
@@ -398,14 +405,7 @@ class Connection(asyncio.Protocol):
         if self._told:
             self._linger()
             return
-        shared = self.shared
-        trace_id = shared.trace()
-        found = problem(refusal, shared.cold.style(self._url.decode("latin-1")), trace_id)
-        shared.observer.answered(
-            request_id=trace_id, trace_id=trace_id, method="", route="", status=found.status, error=refusal, seconds=0.0
-        )
-        lines = shared.lines.of(found.status) + JSON_TYPE + header_lines(found.headers) + CLOSE
-        transport.write(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, id_lines(trace_id), len(found.body), found.body))
+        transport.write(self.shared.refused(refusal, self._url))
         self._linger()
 
     def _malformed(self, reason: str) -> None:

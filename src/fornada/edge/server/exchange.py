@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from time import monotonic
 
 from fornada.core.errors import FornadaError, InternalFault
+from fornada.core.keys import Role
 from fornada.core.requests import Ticket
+from fornada.edge.auth import Caller
 from fornada.edge.calls import JSON_TYPE, Target
 from fornada.edge.headers import Facts
 from fornada.edge.observer import LEFT, OK, Meter, outcome_of
@@ -94,6 +96,11 @@ class HotExchange:
             self.shared.observer.failed(where=self.target.name, request_id=self.request_id, error=error)
             self.keep_alive = False
             self.fail(InternalFault("the server failed; its log says more"))
+
+    def admit(self, caller: Caller) -> None:
+        """Raises Unauthorized, Forbidden."""
+        caller.require(Role.USER)
+        caller.acting_for(self.target.account)
 
     def limit(self) -> int:
         """Bytes that the body may have. Raises what the door raises."""

@@ -4,16 +4,17 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from fornada.core.errors import FornadaError
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
-from fornada.core.settings import AuthSettings, ServerSettings
-from fornada.edge.auth import OpenMode
+from fornada.core.settings import ServerSettings
 from fornada.edge.calls import Door, Route
 from fornada.edge.dialects import admin, openai, workers_ai
 from fornada.edge.ids import Ids
 from fornada.edge.job_items import JobItems
+from fornada.edge.keyring import Keyring
 from fornada.edge.observer import Observer, Told, Unobserved
 from fornada.edge.server.app import Routes, application
 from fornada.edge.server.connection import Connection
@@ -44,7 +45,7 @@ class Server:
         jobs: JobsPort,
         settings: ServerSettings,
         body_bytes: int = BODY_BYTES,
-        auth: AuthSettings | None = None,
+        keyring: Keyring | None = None,
         telemetry: Telemetry | None = None,
         clock: Clock,
     ) -> None:
@@ -54,7 +55,7 @@ class Server:
         self._body_bytes = body_bytes
         self._observer: Observer = Told(telemetry) if telemetry is not None else Unobserved()
         self._clock = clock
-        self._authenticator = OpenMode(auth.cors if auth is not None else ())
+        self._keyring = keyring if keyring is not None else Keyring()
         contracts = Contracts(observer=self._observer, catalog=catalog)
         self._doors: tuple[Door, ...] = (
             workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, jobs=jobs),
@@ -88,7 +89,7 @@ class Server:
             settings=self._settings,
             body_bytes=self._body_bytes,
             targets=Targets(self._doors),
-            authenticator=self._authenticator,
+            keyring=self._keyring,
             operations=self._operations,
             observer=self._observer,
             clock=self._clock,
@@ -118,6 +119,11 @@ class Server:
             self._shared.open = False
             for connection in tuple(self._shared.connections):
                 connection.stop_taking()
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """All of them, the hot ones as descriptions."""
+        return self._routes
 
     # ---- another control plane takes this one's place
 
@@ -215,6 +221,10 @@ class Server:
 async def _tick(shared: Shared) -> None:
     while True:
         shared.tick()
+        try:
+            shared.look_at_keys()
+        except FornadaError as error:  # the store; requests fail as long as a change is known of
+            shared.observer.failed(where="keys", request_id="", error=error)
         for connection in tuple(shared.connections):
             connection.look_at_the_clock()
         await asyncio.sleep(TICK_S)

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Protocol
 from fornada.core.errors import FornadaError, Unavailable
 from fornada.core.ports import Clock, OperationsPort
 from fornada.core.settings import ServerSettings
-from fornada.edge.auth import Authenticator
+from fornada.edge.auth import ANYBODY, Caller
+from fornada.edge.calls import JSON_TYPE
+from fornada.edge.headers import read_facts
 from fornada.edge.ids import Ids
+from fornada.edge.keyring import Keyring
 from fornada.edge.observer import Observer
-from fornada.edge.problems import Style
+from fornada.edge.problems import Style, problem
 from fornada.edge.server.bodies import Bodies
-from fornada.edge.server.lines import StatusLines
+from fornada.edge.server.lines import CLOSE, StatusLines, header_lines, id_lines
 from fornada.edge.targets import Targets
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from fornada.edge.server.asgi import ColdExchange
     from fornada.edge.server.connection import Connection
+    from fornada.edge.server.exchange import HotExchange
 
 OPEN_WHILE_DRAINING = ("/health/", "/metrics", "/api/v1/")
 """Paths that are read (GET) also while the node starts or drains: operators look at it just then."""
@@ -33,6 +38,9 @@ class ColdRoutes(Protocol):
     def style(self, path: str) -> Style:
         """In which style a refusal is told."""
 
+    def admit(self, method: str, path: str, caller: Caller) -> None:
+        """Raises Unauthorized, Forbidden, BadRequest."""
+
 
 class Shared:
     """Settings, tables and the state of the server, for its connections."""
@@ -43,7 +51,7 @@ class Shared:
         settings: ServerSettings,
         body_bytes: int,
         targets: Targets,
-        authenticator: Authenticator,
+        keyring: Keyring,
         operations: OperationsPort,
         observer: Observer,
         clock: Clock,
@@ -54,7 +62,10 @@ class Shared:
         self.settings = settings
         self.bodies = Bodies(body_bytes)
         self.targets = targets
-        self.authenticator = authenticator
+        self.authenticator = keyring
+        self.mark = keyring.mark
+        self.seen = keyring.seen
+        """`mark[0]` when the keys were looked at last; compared with it for each request, so it is one word."""
         self.observer = observer
         self.clock = clock
         self.cold = cold
@@ -85,6 +96,36 @@ class Shared:
         self.lines.turn(self.clock.wall())
         health = self._operations.health()
         self.open = health.accepting and not health.draining and not self.draining
+
+    def look_at_keys(self) -> None:
+        """Somebody may have changed keys: then nobody counts as known any more. Raises InternalFault where they can't be read."""
+        if self.authenticator.look():
+            for connection in tuple(self.connections):
+                connection.forget()
+        self.seen = self.authenticator.seen
+
+    def expelled(self, exchange: "ColdExchange") -> bool:
+        """Whether it would be refused now, by the keys of this moment."""
+        facts = read_facts(exchange.facts.fields, self.authenticator)
+        return (facts.refusal or self.barred(facts.caller, exchange)) is not None
+
+    def barred(self, caller: Caller, exchange: "HotExchange | ColdExchange") -> FornadaError | None:
+        """Why the caller may not have this, if so. What depends on more than the path is the route's business."""
+        if caller is ANYBODY:
+            return None
+        try:
+            exchange.admit(caller)
+        except FornadaError as refusal:
+            return refusal
+        return None
+
+    def refused(self, refusal: FornadaError, url: bytes) -> bytes:
+        """The answer to something that is no whole request; it ends its connection."""
+        trace_id = self.trace()
+        found = problem(refusal, self.cold.style(url.decode("latin-1")), trace_id)
+        self.observer.answered(request_id=trace_id, trace_id=trace_id, method="", route="", status=found.status, error=refusal, seconds=0.0)
+        lines = self.lines.of(found.status) + JSON_TYPE + header_lines(found.headers) + CLOSE
+        return b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, id_lines(trace_id), len(found.body), found.body)
 
     def refusal(self, method: bytes, path: bytes) -> FornadaError | None:
         """Why a new request can't be taken now."""

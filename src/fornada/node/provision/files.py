@@ -21,8 +21,12 @@ class Files:
 
     def __init__(self, roots: Sequence[str], *, private: Path) -> None:
         """`roots` are directories, or none; `private` is the data directory, of which nothing may be named."""
-        self._roots = [os.path.realpath(os.path.expanduser(root)) for root in roots]
+        self.allow(roots)
         self._never = [*_NEVER, os.path.realpath(private)]
+
+    def allow(self, roots: Sequence[str]) -> None:
+        """Other directories from now on."""
+        self._roots = [os.path.realpath(os.path.expanduser(root)) for root in roots]
 
     @contextlib.contextmanager
     def opened(self, path: str) -> Iterator[Path]:

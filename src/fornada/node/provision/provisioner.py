@@ -86,16 +86,16 @@ class Provisioner:
         )
         self._contents = Contents(data_dir / "artifacts", log=log)
         packages = Packages(data_dir=data_dir, builds=builds, variables=variables)
-        roots = settings.allow_files
-        if roots is None:
-            roots = list(ANY) if open_mode else []
+        self._listed = settings.allow_files
+        self._files = Files((), private=data_dir)
+        self.serve_everybody(open_mode)
         self._artifacts = Artifacts(
             self._contents,
             self._locks,
             settings=settings,
             variables=variables,
             packages=packages,
-            files=Files(roots, private=data_dir),
+            files=self._files,
             outbound=outbound(allow_private),
             disk=disk,
             log=log,
@@ -107,6 +107,10 @@ class Provisioner:
             for folder in (self._cache / "home", variables.uv_cache, self._locks, data_dir / "bundles", data_dir / "environments"):
                 folder.mkdir(parents=True, exist_ok=True)
             self._contents.prepare()
+
+    def serve_everybody(self, open_mode: bool) -> None:
+        """Whether only this machine can deploy, since there are no keys: it may name any file then. What the settings list holds anyway."""
+        self._files.allow(self._listed if self._listed is not None else ANY if open_mode else ())
 
     async def start(self) -> None:
         """Copies the SDK where this release's isn't there yet, and begins to remove what a kill left behind."""

@@ -1,6 +1,7 @@
 """`PUT` and `DELETE` of a model: bundles come in, models go."""
 
 from fornada.core.errors import BadRequest, Conflict, DiskFull, InvalidSpec, ModelNotAllowed, TooLarge, UnknownModel
+from fornada.core.keys import Role
 from fornada.core.names import LABELS, parse_reference, refuse_traversal
 from fornada.core.ports import CatalogPort, OperationsPort
 from fornada.core.resources import parse_size
@@ -18,13 +19,19 @@ def deploy_routes(*, catalog: CatalogPort, operations: OperationsPort, settings:
             "Deploy a bundle (tar, gzip) under this name; answers when its dependencies are locked",
             d.DEPLOYED,
             deploy.put,
+            Role.DEPLOYER,
             (Parameter("label", "What the new version becomes", {"enum": sorted(LABELS), "default": "stable"}),),
             takes={"application/gzip": {"type": "string", "format": "binary"}},
             errors=(BadRequest, InvalidSpec, ModelNotAllowed, TooLarge, DiskFull),
             body_limit=parse_size(settings.max_bundle),
         ),
         "DELETE": Operation(
-            "removeModel", "Remove a model, or one of its versions (name:digest)", d.REMOVED, deploy.delete, errors=(UnknownModel, Conflict)
+            "removeModel",
+            "Remove a model, or one of its versions",
+            d.REMOVED,
+            deploy.delete,
+            Role.DEPLOYER,
+            errors=(UnknownModel, Conflict),
         ),
     }
 
@@ -54,7 +61,7 @@ class _Deploy:
             raise BadRequest("DELETE takes no query; name one version as 'name:digest' in the path")
         reference = parse_reference(named)
         try:
-            await self._catalog.remove(reference, account=call.account)
+            await self._catalog.remove(reference, account=call.sees)
         except UnknownModel as refusal:
             raise UnknownModel(f"No such model {named}", nearest=refusal.nearest) from None
         return json_reply({"name": reference.name, "removed": True})

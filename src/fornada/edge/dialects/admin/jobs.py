@@ -2,6 +2,7 @@
 
 from fornada.core.errors import DiskFull, UnknownJob
 from fornada.core.jobs import Job, JobId, JobsPort, Status
+from fornada.core.keys import Role
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.problems import Style
 from fornada.telemetry.times import rfc3339
@@ -36,13 +37,15 @@ JOB = {
 
 def job_routes(*, jobs: JobsPort) -> list[Route]:
     async def one(call: Call) -> Reply:
-        return json_reply(shown(jobs, jobs.job(JobId(call.parameters["id"]), call.facts.caller.account)))
+        return json_reply(shown(jobs, jobs.job(JobId(call.parameters["id"]), call.facts.caller.within)))
 
     async def cancel(call: Call) -> Reply:
-        return json_reply(shown(jobs, jobs.cancel(JobId(call.parameters["id"]), call.facts.caller.account)))
+        return json_reply(shown(jobs, jobs.cancel(JobId(call.parameters["id"]), call.facts.caller.within)))
 
     return [
-        Route(f"{BASE}/{{id}}", Style.SUPERSET, {"GET": Operation("getJob", "How far a job is", JOB, one, errors=(UnknownJob,))}),
+        Route(
+            f"{BASE}/{{id}}", Style.SUPERSET, {"GET": Operation("getJob", "How far a job is", JOB, one, Role.USER, errors=(UnknownJob,))}
+        ),
         Route(
             f"{BASE}/{{id}}/cancel",
             Style.SUPERSET,
@@ -52,6 +55,7 @@ def job_routes(*, jobs: JobsPort) -> list[Route]:
                     "End a job; what it has answered stays, and one that has ended too",
                     JOB,
                     cancel,
+                    Role.USER,
                     errors=(UnknownJob, DiskFull),
                 )
             },

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fornada.core.errors import BadRequest, Unavailable
+from fornada.core.keys import Role
 from fornada.core.ports import OperationsPort
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.dialects.admin import descriptions as d
@@ -19,18 +20,30 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def node_routes(*, operations: OperationsPort, observer: Observer, draining: Callable[[], bool]) -> list[Route]:
     node = _Node(operations, observer, draining)
     return [
-        Route("/health/live", Style.SUPERSET, {"GET": Operation("isAlive", "200 while the process can answer", d.STATUS, node.live)}),
+        Route(
+            "/health/live",
+            Style.SUPERSET,
+            {"GET": Operation("isAlive", "200 while the process can answer", d.STATUS, node.live, Role.NOBODY)},
+        ),
         Route(
             "/health/ready",
             Style.SUPERSET,
-            {"GET": Operation("isReady", "200 once requests are accepted", d.STATUS, node.ready, errors=(Unavailable,))},
+            {"GET": Operation("isReady", "200 once requests are accepted", d.STATUS, node.ready, Role.NOBODY, errors=(Unavailable,))},
         ),
         Route(
             "/metrics",
             Style.SUPERSET,
-            {"GET": Operation("readMetrics", "Metrics in Prometheus' format", {"type": "string"}, node.metrics, answer_type=METRICS_TYPE)},
+            {
+                "GET": Operation(
+                    "readMetrics", "Metrics for Prometheus", {"type": "string"}, node.metrics, Role.ADMIN, answer_type=METRICS_TYPE
+                )
+            },
         ),
-        Route("/api/v1/devices", Style.SUPERSET, {"GET": Operation("listDevices", "Devices and their memory", d.DEVICES, node.devices)}),
+        Route(
+            "/api/v1/devices",
+            Style.SUPERSET,
+            {"GET": Operation("listDevices", "Devices, their memory", d.DEVICES, node.devices, Role.ADMIN)},
+        ),
         Route(
             "/api/v1/devices/{device}",
             Style.SUPERSET,
@@ -40,6 +53,7 @@ def node_routes(*, operations: OperationsPort, observer: Observer, draining: Cal
                     "Change a fake device, or lift a real one's fence",
                     d.DEVICE,
                     node.change,
+                    Role.ADMIN,
                     takes={"application/json": d.DEVICE_CHANGE},
                     errors=(BadRequest,),
                 )
@@ -48,15 +62,23 @@ def node_routes(*, operations: OperationsPort, observer: Observer, draining: Cal
         Route(
             "/api/v1/residency",
             Style.SUPERSET,
-            {"GET": Operation("readResidency", "Who has memory, who waits for it, and who had to go", d.RESIDENCY, node.residency)},
+            {
+                "GET": Operation(
+                    "readResidency", "Who has memory, who waits for it, and who had to go", d.RESIDENCY, node.residency, Role.ADMIN
+                )
+            },
         ),
-        Route("/api/v1/nodes", Style.SUPERSET, {"GET": Operation("listNodes", "The nodes of the fleet: this one", d.NODES, node.nodes)}),
+        Route(
+            "/api/v1/nodes",
+            Style.SUPERSET,
+            {"GET": Operation("listNodes", "The nodes of the fleet: this one", d.NODES, node.nodes, Role.ADMIN)},
+        ),
         Route(
             "/api/v1/events",
             Style.SUPERSET,
             {
                 "GET": Operation(
-                    "followEvents", "What happens from now on", {"type": "object"}, node.events, (), answer_type="text/event-stream"
+                    "followEvents", "What happens from now on", {"type": "object"}, node.events, Role.ADMIN, answer_type="text/event-stream"
                 )
             },
         ),

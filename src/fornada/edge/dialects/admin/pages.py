@@ -6,6 +6,7 @@ from importlib.resources import files
 import msgspec
 
 import fornada
+from fornada.core.keys import Role
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.dialects.admin.openapi import describe
 from fornada.edge.problems import Header, Style
@@ -22,13 +23,17 @@ def page_routes(described: Sequence[Route]) -> list[Route]:
     """The pages; they describe `described` and themselves."""
     pages = _Pages()
     own = [
-        Route("/", Style.SUPERSET, {"GET": Operation("getRoot", "What this is", _ANSWER, pages.root)}),
+        Route("/", Style.SUPERSET, {"GET": Operation("getRoot", "What this is", _ANSWER, pages.root, Role.NOBODY)}),
         Route(
             "/docs",
             Style.SUPERSET,
-            {"GET": Operation("getDocs", "This description as a page", {"type": "string"}, pages.docs, answer_type=HTML)},
+            {"GET": Operation("getDocs", "This description as a page", {"type": "string"}, pages.docs, Role.NOBODY, answer_type=HTML)},
         ),
-        Route("/openapi.json", Style.SUPERSET, {"GET": Operation("getOpenapi", "This description", {"type": "object"}, pages.openapi)}),
+        Route(
+            "/openapi.json",
+            Style.SUPERSET,
+            {"GET": Operation("getOpenapi", "This description", {"type": "object"}, pages.openapi, Role.NOBODY)},
+        ),
     ]
     pages.describe([*described, *own])
     return own

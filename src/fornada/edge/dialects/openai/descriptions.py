@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fornada.core.keys import Role
 from fornada.edge.calls import Operation
 from fornada.edge.dialects.openai.transcripts import FORMATS
 from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
@@ -87,6 +88,7 @@ CHAT = Operation(
             "messages",
         )
     },
+    needs=Role.USER,
     errors=RUN_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},
 )
@@ -125,6 +127,7 @@ COMPLETE = Operation(
             "prompt",
         )
     },
+    needs=Role.USER,
     errors=RUN_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},
 )
@@ -149,6 +152,7 @@ TRANSCRIBE = Operation(
             "model",
         )
     },
+    needs=Role.USER,
     errors=RUN_ERRORS,
     more_answers={
         "text/plain": {"type": "string", "description": "text, srt and vtt"},

@@ -65,6 +65,7 @@ class OpenaiDoor:
             raise UnknownModel(f"The model '{name}' does not exist", nearest=refusal.nearest) from None
         contract = self._contracts.of(resolved)
         exchange.meter = contract.meter
+        self._invoker.admit(exchange, resolved)
         if (exchange.size if size is None else size) > contract.max_body:
             raise TooLarge(
                 f"Request is too large: this model takes bodies of at most {contract.max_body} bytes ({format_size(contract.max_body)})"

@@ -11,6 +11,7 @@ import msgspec
 
 from fornada.core import errors
 from fornada.core.errors import BadRequest
+from fornada.core.keys import Role
 from fornada.core.names import AccountId, Instant
 from fornada.core.ports import Resolved
 from fornada.core.requests import InferenceRequest
@@ -40,7 +41,8 @@ class Asked(msgspec.Struct, frozen=True):
 EMBED = Operation(
     "createEmbeddings",
     "Turn texts into vectors",
-    {
+    needs=Role.USER,
+    answer={
         "type": "object",
         "properties": {
             "object": {"const": "list"},

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fornada.core.errors import BadRequest, UnknownModel
+from fornada.core.keys import Role
 from fornada.core.names import parse_reference
 from fornada.core.ports import CatalogPort, Entry
 from fornada.edge.auth import account_of
@@ -39,11 +40,15 @@ def routes(*, catalog: CatalogPort) -> list[Route]:
         suffix = "" if number == 0 else "OfAccount"
         found += [
             *[Route(base + path, Style.SUPERSET, {"POST": each.named(each.id + suffix)}) for path, each in _HOT.items()],
-            Route(f"{base}/models", Style.SUPERSET, {"GET": Operation(f"listOpenaiModels{suffix}", "The catalogue", _MODELS, lists.all)}),
+            Route(
+                f"{base}/models",
+                Style.SUPERSET,
+                {"GET": Operation(f"listOpenaiModels{suffix}", "The catalogue", _MODELS, lists.all, Role.USER)},
+            ),
             Route(
                 f"{base}/models/{{id:path}}",
                 Style.SUPERSET,
-                {"GET": Operation(f"getOpenaiModel{suffix}", "One model", _MODEL, lists.one, errors=(BadRequest, UnknownModel))},
+                {"GET": Operation(f"getOpenaiModel{suffix}", "One model", _MODEL, lists.one, Role.USER, errors=(BadRequest, UnknownModel))},
             ),
         ]
     return found

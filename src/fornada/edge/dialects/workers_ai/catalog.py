@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fornada.core.errors import BadRequest, UnknownModel
+from fornada.core.keys import Role
 from fornada.core.names import parse_reference
 from fornada.core.ports import CatalogPort, Entry
 from fornada.edge.auth import account_of
@@ -31,7 +32,7 @@ def routes(*, catalog: CatalogPort, contracts: Contracts) -> list[Route]:
         Route(
             f"{_BASE}/models/search",
             Style.ENVELOPE,
-            {"GET": Operation("searchModels", "The catalogue", d.MODELS, lists.models, d.MODELS_QUERY, errors=(BadRequest,))},
+            {"GET": Operation("searchModels", "The catalogue", d.MODELS, lists.models, Role.USER, d.MODELS_QUERY, errors=(BadRequest,))},
         ),
         Route(
             f"{_BASE}/models/schema",
@@ -42,6 +43,7 @@ def routes(*, catalog: CatalogPort, contracts: Contracts) -> list[Route]:
                     "Input and output of a model",
                     d.SCHEMA,
                     lists.schema,
+                    Role.USER,
                     (Parameter("model", "The model's name", required=True),),
                     errors=(BadRequest, UnknownModel),
                 )
@@ -50,9 +52,11 @@ def routes(*, catalog: CatalogPort, contracts: Contracts) -> list[Route]:
         Route(
             f"{_BASE}/authors/search",
             Style.ENVELOPE,
-            {"GET": Operation("searchAuthors", "Who the models are by", d.AUTHORS, lists.authors)},
+            {"GET": Operation("searchAuthors", "Who the models are by", d.AUTHORS, lists.authors, Role.USER)},
         ),
-        Route(f"{_BASE}/tasks/search", Style.ENVELOPE, {"GET": Operation("searchTasks", "Kinds of models", d.TASKS, lists.tasks)}),
+        Route(
+            f"{_BASE}/tasks/search", Style.ENVELOPE, {"GET": Operation("searchTasks", "Kinds of models", d.TASKS, lists.tasks, Role.USER)}
+        ),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fornada.core.keys import Role
 from fornada.edge.calls import Operation, Parameter
 from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
 
@@ -48,6 +49,7 @@ RUN = Operation(
         "application/octet-stream": _BYTES,
         "multipart/form-data": {"type": "object", "description": "Fields are inputs, files their bytes"},
     },
+    needs=Role.USER,
     errors=RUN_ERRORS,
 )
 RUN_UNIVERSAL = Operation(
@@ -62,6 +64,7 @@ RUN_UNIVERSAL = Operation(
             "required": ["model"],
         }
     },
+    needs=Role.USER,
     errors=RUN_ERRORS,
 )
 

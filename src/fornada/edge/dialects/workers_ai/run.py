@@ -86,6 +86,7 @@ class RunDoor:
                 raise unknown(target.name, refusal) from None
             contract = self._contracts.of(resolved)
             exchange.meter = contract.meter
+            self._invoker.admit(exchange, resolved)
             limit = max(contract.max_body, QUEUE_BYTES) if target.queued else contract.max_body
             if exchange.size > limit:
                 raise too_large(limit)
@@ -147,6 +148,7 @@ class RunDoor:
             raise unknown(name, refusal) from None
         contract = self._contracts.of(resolved)
         exchange.meter = contract.meter
+        self._invoker.admit(exchange, resolved)
         if exchange.size > contract.max_body:
             raise too_large(contract.max_body)
         raw = fields.get("input")

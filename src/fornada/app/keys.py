@@ -1,0 +1,42 @@
+"""The keys of a data directory, for commands, whether a node runs on it or not; and whether a node may start without any."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from fornada.app.config import ConfigError, is_loopback
+from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
+from fornada.core.errors import Conflict
+from fornada.core.keys import KeysPort
+from fornada.core.settings import Settings
+from fornada.node.whole_path import whole_path
+from fornada.store.keys import has_keys
+from fornada.store.sqlite import SqliteStore, StoreUnusable, foreign_schema
+
+
+@contextlib.contextmanager
+def keys_of(folder: Path) -> Iterator[KeysPort]:
+    """The keys, to be read and changed; the directory is made where there is none. Raises Conflict with one line, DiskFull."""
+    folder = whole_path(folder)
+    path = folder / STORE
+    try:
+        with contextlib.ExitStack() as stack:
+            if not path.exists() or foreign_schema(path):
+                # It is to be made, or to be made this release's: that must not happen under a node.
+                stack.enter_context(locked(folder))
+            store = SqliteStore(path)
+            stack.callback(store.close)
+            yield store
+    except (DataDirectoryRefused, StoreUnusable) as refusal:
+        raise Conflict(str(refusal)) from None
+    except PermissionError as error:
+        raise Conflict(f"{error.filename or path} can't be read: {error.strerror}; run this as the user of the node") from None
+
+
+def refuse_open_doors(settings: Settings) -> None:
+    """Raises ConfigError where the node would listen beyond this machine and nobody had to show a key."""
+    if not is_loopback(settings.host) and not has_keys(Path(settings.data_dir) / STORE):
+        raise ConfigError(
+            f"--host {settings.host} is refused: without keys only a loopback address is safe; create a key with "
+            f"'fornada keys create --data-dir {settings.data_dir} --account local --role admin', or use 127.0.0.1"
+        )
