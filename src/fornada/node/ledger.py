@@ -174,13 +174,13 @@ class Ledger:
         """What it holds of the host by the last reading, with slack: what it is charged while it sleeps."""
         return 0 if of.process is None else self._of_host(Estimate(), Held(self.held_of_host(of), 0), shared=False).bytes
 
-    def sum_up(self, residents: Iterable[Charged]) -> None:
-        """Tells the host what of its memory is held by all of them."""
+    def sum_up(self, residents: Iterable[Charged], *, helpers_bytes: int = 0) -> None:
+        """Tells the host what of its memory is held by all of them, and by processes that are nobody's."""
         processes = [process for of in residents if (process := of.process) is not None]
         alone = sum(self._of(process).held.bytes for process in processes if not process.host)
         shared = {process.pid: self._of(process).held.bytes for process in processes if process.host}
         members = sum(process.grown_bytes for process in processes if process.host)
-        self._devices.measured(held_bytes=alone + members, overhead_bytes=max(0, sum(shared.values()) - members))
+        self._devices.measured(held_bytes=alone + members, overhead_bytes=helpers_bytes + max(0, sum(shared.values()) - members))
 
     def loaded(self, of: Charged) -> None:
         """It is ready: what it booked is known at once, whatever else has to be read."""

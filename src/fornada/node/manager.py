@@ -142,7 +142,9 @@ class Manager:
             moves=Moves(now=clock.now, wall=clock.wall, metrics=telemetry.metrics, sake=room.sake),
             way_out=WayOut(policy=outbound(allow_private), telemetry=telemetry, tasks=tasks, loop=loop),
             hosts=Hosts(bound=packing, scratch=scratch, new_suffix=_suffix),
-            zygotes=Zygotes(zygotes, settings=settings, inherited=inherited or {}, log=telemetry.log, now=clock.now),
+            zygotes=Zygotes(
+                zygotes, settings=settings, inherited=inherited or {}, log=telemetry.log, now=clock.now, host_bytes=devices.host_bytes
+            ),
             tasks=tasks,
             faults=faults,
             crowd=Crowd(),

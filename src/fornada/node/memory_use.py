@@ -30,7 +30,7 @@ NOTHING = Held(0, 0)
 
 def held_by(pid: int, *, proc: Path = Path("/proc")) -> Held:
     """NOTHING once it is gone."""
-    count = sum(_share(proc, member) for member in family(pid, proc=proc))
+    count = sum(share_of(member, proc=proc) for member in family(pid, proc=proc))
     return Held(count, count + _given_back(proc, pid)) if count else NOTHING
 
 
@@ -58,7 +58,8 @@ def resident_bytes(pid: int, *, proc: Path = Path("/proc")) -> int:
         return 0
 
 
-def _share(proc: Path, pid: int) -> int:
+def share_of(pid: int, *, proc: Path = Path("/proc")) -> int:
+    """The part of one process alone; 0 once it is gone."""
     try:
         text = (proc / str(pid) / "smaps_rollup").read_bytes()
     except OSError:  # another user's process, or an old kernel

@@ -211,6 +211,11 @@ class Room:
     def anybody_waits(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def wanted_of_host(self) -> int:
+        """The most that one of those who wait needs of the host, wherever it computes."""
+        return max((need.memory_bytes for need in self._needs()), default=0)
+
     def waits_s(self, resident: Resident) -> float:
         """How long it would wait for room at least, were it wanted now; 0 where nobody else waits, or where that can't be told."""
         if (resident.key in self._held and resident.phase is not Phase.ASLEEP) or not (self._waiting.keys() - {resident.key}):
@@ -285,7 +290,7 @@ class Room:
         own = max(0, charges.device.bytes - held) if charges is not None else 0
         if count <= own or device not in self._devices.accelerators:
             return ""
-        free = max(0, own + self._spare_bytes(device))
+        free = max(0, own + self.spare_bytes(device))
         if count <= free:
             return ""
         total = format_size(self._devices.total_bytes(device))
@@ -295,13 +300,13 @@ class Room:
         """The host has room for so much of one that has a place, beyond what it is charged there already."""
         own = self.charges(resident)
         more = host_bytes - own.memory.bytes if own is not None else host_bytes
-        return more <= 0 or more <= self._spare_bytes(CPU)
+        return more <= 0 or more <= self.spare_bytes(CPU)
 
     def _of(self, held: _Held) -> Charges:
         held.promised = self._ledger.standing(held.resident, held.promised)
         return self._ledger.charges(held.resident, held.device, held.promised)
 
-    def _spare_bytes(self, device: str) -> int:
+    def spare_bytes(self, device: str) -> int:
         """That nobody was promised; of the host whoever has a place takes some."""
         holders = self.holders()
         rooms = self._devices.rooms(charged=self._charged(holders), now=self._now())

@@ -7,7 +7,7 @@ from typing import Any
 from fornada.core.errors import FornadaError
 from fornada.core.lifecycle.states import WITH_RESERVATION
 from fornada.core.names import Instant
-from fornada.core.policy.memory import Phase
+from fornada.core.policy.memory import CPU, Phase
 from fornada.node.devices.faults import describe, is_the_programs
 from fornada.node.instance import Instance
 from fornada.node.site import Site
@@ -43,7 +43,10 @@ class Upkeep:
         self.hear()
         self._true_up()
         await site.ledger.weigh(site.room.residents())
-        site.ledger.sum_up(site.room.residents())
+        await site.zygotes.weigh()
+        site.ledger.sum_up(site.room.residents(), helpers_bytes=site.zygotes.held_bytes())
+        in_the_way = site.room.wanted_of_host > site.devices.free_of_models(now=site.now())
+        site.zygotes.give_way(in_the_way, spare_bytes=site.room.spare_bytes(CPU))
         if site.room.anybody_waits:
             site.room.replan()
 

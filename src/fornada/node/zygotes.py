@@ -4,6 +4,7 @@ An instance whose zygote is ready is forked from it. Otherwise it is executed, a
 started beside it, for the next one: no start ever waits for a zygote.
 """
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from fornada.core.ports import Access, EventLog, Limits, Provisioned, Sandbox, V
 from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
 from fornada.node.launch import INHERITED_VARIABLES, SYSTEM_PATH, THREAD_VARIABLES
+from fornada.node.memory_use import share_of
 
 ENTRY = "import sys; sys.path.insert(0, sys.argv[1]); from fornada_sdk.runner.zygote import main; main()"
 PRELOADS: Mapping[str, tuple[str, ...]] = {
@@ -36,6 +38,10 @@ MEMORY_LEAST, MEMORY_MOST = 1024**3, 8 * 1024**3
 """Of a zygote and what it parks. Between them it may have what the model declares for which it is made: whose imports need more couldn't be
 executed either, and what a zygote holds stands in no model's books, so that a tenant could fill the machine by it."""
 TURN_S = 5.0
+WEIGH_S = 30.0
+"""Between two readings of one: it changes only by what its children have come to share, and reading a large one takes milliseconds."""
+HOST_SHARE = 0.25
+"""Of the host's memory for models, all of them together may hold that much."""
 NEVER = Instant(0.0)
 PROCESSES = 512
 OPEN_FILES = 4096
@@ -71,6 +77,9 @@ class Source:
     """As ordered."""
     spare_bytes: int = policy.SPARE_BYTES
     """What one of them keeps, as far as it is known."""
+    held_bytes: int = 0
+    """What the process holds of the host, or the one before it did."""
+    weighed_at: Instant = NEVER
     pid: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     ready_at: Instant | None = None
@@ -85,10 +94,25 @@ class Zygotes:
     """All of a node's. Without a port every instance is executed."""
 
     def __init__(
-        self, port: ZygotePort | None, *, settings: NodeSettings, inherited: Mapping[str, str], log: EventLog, now: Callable[[], Instant]
+        self,
+        port: ZygotePort | None,
+        *,
+        settings: NodeSettings,
+        inherited: Mapping[str, str],
+        log: EventLog,
+        now: Callable[[], Instant],
+        host_bytes: int = policy.UNBOUNDED,
+        measure: Callable[[int], int] = share_of,
     ) -> None:
+        """`host_bytes` is what the host has for models; `measure` reads what a process holds of it, in a thread."""
         self._port = port if port is not None and port.isolation != WITHOUT_WALLS_OF_ITS_OWN else None
-        self._terms = Terms(settings.zygotes and self._port is not None, settings.spares, parse_size(settings.spares_memory))
+        self._measure = measure
+        self._terms = Terms(
+            settings.zygotes and self._port is not None,
+            settings.spares,
+            parse_size(settings.spares_memory),
+            zygotes_bytes=int(host_bytes * HOST_SHARE),
+        )
         self._inherited = {name: inherited[name] for name in INHERITED_VARIABLES if name in inherited}
         self._log = log
         self._now = now
@@ -96,6 +120,7 @@ class Zygotes:
         self._keys: dict[str, str] = {}
         """Instance -> key, of those that run."""
         self._planned_at = Instant(0.0)
+        self._gave_bytes = 0
         if self._port is not None:
             told, self._port.on_zygote = self._port.zygotes, self.heard
             for head in told:
@@ -150,7 +175,8 @@ class Zygotes:
         was, pid = source.state, int(head.get("pid", 0))
         if source.pid and pid and pid != source.pid and state is State.ENDED:
             return  # a predecessor of the one that is there now
-        source.pid = pid
+        if pid != source.pid:
+            source.pid, source.weighed_at = pid, NEVER
         match state:
             case State.IMPORTING:
                 source.facts = {}
@@ -182,6 +208,33 @@ class Zygotes:
         if self._sources and self._now() >= self._planned_at + TURN_S:
             self.replan()
 
+    async def weigh(self) -> None:
+        """Reads what those hold that are there, each now and then."""
+        due = [each for each in self._sources.values() if each.pid and self._now() >= each.weighed_at + WEIGH_S]
+        if not due:
+            return
+        pids = [source.pid for source in due]
+        read = await asyncio.to_thread(lambda: [self._measure(pid) for pid in pids])
+        for source, pid, held in zip(due, pids, read, strict=True):
+            if source.pid == pid and source.state is State.READY and held:
+                source.held_bytes, source.weighed_at = held, self._now()
+
+    def held_bytes(self) -> int:
+        """Of the host's memory, by all of them and their spares."""
+        return sum(source.held_bytes for source in self._sources.values() if source.state is State.READY) + self.spare_bytes()
+
+    def give_way(self, in_the_way: bool, *, spare_bytes: int) -> None:
+        """Whether somebody waits for host memory that they hold; `spare_bytes` of the host nobody was promised.
+
+        They come back when there is as much as they gave: else the one for whom they went would soon be one too many."""
+        if in_the_way and not self._terms.in_the_way and (held := self.held_bytes()):
+            self._gave_bytes = held
+            self._log.info("zygotes.give_way", held_bytes=held)
+        elif in_the_way or not self._terms.in_the_way or spare_bytes < self._gave_bytes:
+            return
+        self._terms = self._terms._replace(in_the_way=in_the_way)
+        self.replan()
+
     def replan(self) -> None:
         """Asks the keeper for what the policy wants."""
         if self._port is None:
@@ -203,7 +256,16 @@ class Zygotes:
 
     def _uses(self) -> list[Use]:
         return [
-            Use(key, len(source.instances), source.last_used, source.state, source.failures, source.failed_at, source.spare_bytes)
+            Use(
+                key,
+                len(source.instances),
+                source.last_used,
+                source.state,
+                source.failures,
+                source.failed_at,
+                source.spare_bytes,
+                source.held_bytes,
+            )
             for key, source in self._sources.items()
             if source.proven or source.state is not None
         ]

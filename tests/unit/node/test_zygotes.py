@@ -1,5 +1,6 @@
 """What the node asks the keeper for, and from which zygote an instance is forked."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from fornada.core.policy.zygotes import KEEP_S, RETRY_FIRST_S, SPARE_BYTES, STEA
 from fornada.core.ports import Access, Provisioned, Version, ZygoteOrder
 from fornada.core.settings import NodeSettings
 from fornada.core.specs import spec_from_table
-from fornada.node.zygotes import TURN_S, Zygotes
+from fornada.node.zygotes import TURN_S, WEIGH_S, Zygotes
 
 
 class Keeper:
@@ -49,12 +50,15 @@ class World:
         self.keeper = keeper or Keeper()
         self.now = 1000.0
         self.log = Log()
+        self.holds = 0
         self.zygotes = Zygotes(
             self.keeper,
             settings=NodeSettings(**settings),
             inherited={"TZ": "UTC", "SECRET": "x"},
             log=self.log,
             now=lambda: Instant(self.now),
+            host_bytes=4000,
+            measure=lambda pid: self.holds,
         )
         self.count = 0
 
@@ -292,3 +296,61 @@ def test_an_adopted_instance_without_a_zygote_of_its_environment_has_none_and_as
     assert world.zygotes.why("i1") == {"zygote": "none", "pid": 0, "reason": ""}
     assert world.zygotes.why("i2") is None
     assert not world.keeper.wanted
+
+
+def weigh(world: World) -> None:
+    asyncio.run(world.zygotes.weigh())
+
+
+def test_what_they_hold_is_known_and_read_again_now_and_then():
+    world = World(spares=0)
+    world.up()
+    world.holds = 500
+    weigh(world)
+    assert world.zygotes.held_bytes() == 0, "it isn't there yet"
+    world.keeper.say("ready")
+    weigh(world)
+    assert world.zygotes.held_bytes() == 500
+    world.holds = 400
+    weigh(world)
+    assert world.zygotes.held_bytes() == 500
+    world.now += WEIGH_S
+    weigh(world)
+    assert world.zygotes.held_bytes() == 400
+    world.keeper.say("ended")
+    assert world.zygotes.held_bytes() == 0
+
+
+def test_one_that_holds_too_much_of_the_host_goes_and_is_not_tried_again():
+    world = World(spares=0)
+    world.up()
+    world.holds = 1001
+    world.keeper.say("ready")
+    weigh(world)
+    world.zygotes.replan()
+    assert len(world.keeper.retired) == 1
+    world.keeper.say("ended")
+    world.up()
+    world.now += KEEP_S / 2
+    world.zygotes.replan()
+    assert len(world.keeper.wanted) == 1
+
+
+def test_they_give_way_to_a_model_and_come_back_when_there_is_as_much():
+    world = World(spares=0)
+    world.zygotes.give_way(True, spare_bytes=0)
+    world.up()
+    world.holds = 500
+    world.keeper.say("ready")
+    weigh(world)
+    world.zygotes.give_way(False, spare_bytes=0)
+    assert not world.keeper.retired, "nobody waits"
+    world.zygotes.give_way(True, spare_bytes=0)
+    assert len(world.keeper.retired) == 1
+    world.keeper.say("ended")
+    for spare in (0, 499):
+        world.zygotes.give_way(False, spare_bytes=spare)
+        world.up()
+    assert len(world.keeper.wanted) == 1
+    world.zygotes.give_way(False, spare_bytes=500)
+    assert len(world.keeper.wanted) == 2

@@ -47,6 +47,18 @@ def test_the_ones_used_last_come_first_where_there_are_too_many():
     assert list(plan(uses, TERMS, NOW).wanted) == [f"k{number:03}" for number in range(MOST)]
 
 
+def test_what_they_hold_is_bounded_and_the_ones_used_last_come_first():
+    uses = [use(f"k{number}", ago_s=number, held_bytes=100, state=State.READY) for number in range(4)]
+    terms = TERMS._replace(zygotes_bytes=250)
+    assert plan(uses, terms, NOW) == ({"k0": 1, "k1": 1}, ("k2", "k3"))
+    large = [uses[0]._replace(held_bytes=300), *uses[1:]]
+    assert plan(large, terms, NOW) == ({"k1": 1, "k2": 1}, ("k0", "k3")), "one that is too large keeps nobody else away"
+
+
+def test_where_they_are_in_a_model_s_way_there_is_none():
+    assert plan([use(instances=1, state=State.READY), use("b")], TERMS._replace(in_the_way=True), NOW) == ({}, ("a",))
+
+
 def test_spares_stop_where_their_memory_does():
     uses = [use(f"k{number}", ago_s=number) for number in range(4)]
     terms = Terms(zygotes=True, spares=2, spares_bytes=3 * SPARE_BYTES)

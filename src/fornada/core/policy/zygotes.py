@@ -2,7 +2,8 @@
 
 A zygote takes the memory that its imports take, and saves each start of a model the time for them. So one is for environments from
 which something runs, or has been started lately: the newest first, if there are more than a node has room for. A spare takes a little
-more, and saves the fork: it is for environments in which the next start is likely soon.
+more, and saves the fork: it is for environments in which the next start is likely soon. Both give way to models: where one waits for
+host memory that is there only without them, none is wanted.
 """
 
 import enum
@@ -13,6 +14,7 @@ from fornada.core.names import Instant
 
 KEEP_S = 600.0
 """After the last start, or the end of the last instance."""
+UNBOUNDED = 1 << 62
 MOST = 32
 """Zygotes of one node."""
 SPARE_BYTES = 4 * 1024**2
@@ -47,6 +49,8 @@ class Use(NamedTuple):
     failed_at: Instant = Instant(0.0)
     spare_bytes: int = SPARE_BYTES
     """What one of its spares keeps."""
+    held_bytes: int = 0
+    """What its zygote holds of the host, or one before it did; 0: none was measured yet."""
 
 
 class Terms(NamedTuple):
@@ -57,6 +61,10 @@ class Terms(NamedTuple):
     """For one environment."""
     spares_bytes: int
     """For all of them."""
+    zygotes_bytes: int = UNBOUNDED
+    """For all zygotes together."""
+    in_the_way: bool = False
+    """Somebody waits for host memory that they hold."""
 
 
 class Plan(NamedTuple):
@@ -72,8 +80,9 @@ def plan(uses: Iterable[Use], terms: Terms, now: Instant) -> Plan:
     """A zygote that failed isn't wanted again before its back-off has passed; one that is there and may stay always is."""
     live = {State.IMPORTING, State.READY}
     known = sorted(uses, key=lambda use: (-use.last_used, use.key))
-    lasting = [use for use in known if terms.zygotes and (use.instances or now - use.last_used < KEEP_S)]
-    chosen = [use for use in lasting if use.state in live or now >= retry_at(use)][:MOST]
+    allowed = terms.zygotes and not terms.in_the_way
+    lasting = [use for use in known if allowed and (use.instances or now - use.last_used < KEEP_S)]
+    chosen = _housed([use for use in lasting if use.state in live or now >= retry_at(use)], terms.zygotes_bytes)[:MOST]
     wanted = dict(zip((use.key for use in chosen), _spares(chosen, terms, now), strict=True))
     return Plan(wanted, tuple(use.key for use in known if use.state in live and use.key not in wanted))
 
@@ -88,6 +97,16 @@ def retry_at(use: Use) -> Instant:
 def failures_after(failures: int, ready_s: float) -> int:
     """In a row, once another has failed that had been ready for so long (0: never)."""
     return 1 if ready_s >= STEADY_S else failures + 1
+
+
+def _housed(uses: Sequence[Use], room: int) -> list[Use]:
+    """Those for whom there is memory, the one used last first."""
+    found = []
+    for use in uses:
+        if use.held_bytes <= room:
+            room -= use.held_bytes
+            found.append(use)
+    return found
 
 
 def _spares(chosen: Sequence[Use], terms: Terms, now: Instant) -> list[int]:

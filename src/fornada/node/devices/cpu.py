@@ -39,9 +39,9 @@ class Host:
 
     @property
     def left_bytes(self) -> int:
-        """What models could have if none held any, as of the last look: all but what others hold. Half of all at least: where others hold more,
-        it is for them to give back."""
-        return max(self.total_bytes - self._foreign, self.total_bytes // 2)
+        """What models could have if none held any, as of the last look: all but what other programs hold. Half of all at least: where they hold
+        more, it is for them to give back. The node's own processes give way."""
+        return max(self.total_bytes - max(0, self._foreign - self._overhead), self.total_bytes // 2)
 
     def room(self, *, now: Instant) -> DeviceRoom:
         self._look(now)

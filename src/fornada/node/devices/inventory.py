@@ -42,6 +42,11 @@ class Devices:
         """Of that, what other programs leave."""
         return self._host.left_bytes
 
+    def free_of_models(self, *, now: Instant) -> int:
+        """What the host would have for a model, were there no other."""
+        room = self._host.room(now=now)
+        return room.total_bytes - room.foreign_bytes
+
     def total_bytes(self, device: str) -> int:
         """What it has for models."""
         return self._all[device].total_bytes if device in self._all else self._host.total_bytes
