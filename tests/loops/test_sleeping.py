@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from fornada.core.errors import Conflict
+from fornada.core.errors import Conflict, DeadlinePassed, ModelRaised, RunnerDied
 from fornada.core.names import ModelName
 from fornada.core.settings import FakeDeviceSettings
 from tests.loops.fake_runner import Behaviour
@@ -109,12 +109,18 @@ async def test_a_caller_who_has_left_is_worked_for_to_the_end_before_it_falls_as
 
 
 @virtual
-@pytest.mark.parametrize("fault", [{"fails_to": "sleep"}, {"dies_going_to": "sleep"}])
-async def test_a_sleep_that_fails_ends_the_process_and_the_next_request_starts_another(fault):
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        ({"fails_to": "sleep"}, ModelRaised, "it could not give its memory back: it raised"),
+        ({"dies_going_to": "sleep"}, RunnerDied, r"it ended by itself \(ended by SIGSEGV\)"),
+    ],
+)
+async def test_a_sleep_that_fails_ends_the_process_and_the_next_request_starts_another(fault, error, words):
     async with World(fakes=FAKES) as world:
         put(world, **fault)
         await world.answer(A)
-        with pytest.raises(Conflict, match="nothing of @test/a runs"):
+        with pytest.raises(error, match=words):
             await world.node.sleep(A)
         assert used(world) == (0, 0)
         assert (await world.answer(A))["load_count"] == 2
@@ -137,7 +143,7 @@ async def test_a_sleep_that_the_device_does_not_confirm_is_not_believed_and_not_
         put(world)
         await world.answer(A)
         world.node.patch_device("cuda:0", {"frozen": True})
-        with pytest.raises(Conflict, match=r"600 MiB before, 600 MiB 5 s after"):
+        with pytest.raises(ModelRaised, match=r"600 MiB before, 600 MiB 5 s after"):
             await world.node.sleep(A)
         assert not world.keeper.alive
         (told,) = world.happened("instance.sleep_failed")
@@ -159,9 +165,37 @@ async def test_a_step_that_never_ends_ends_with_the_process(way, there):
             await slept
             assert (await world.answer(A, echo=1, timeout_s=600))["load_count"] == 2
         else:
-            with pytest.raises(Conflict):
+            with pytest.raises(
+                ModelRaised, match=r"failed to fall asleep and was stopped: it was still falling asleep after 30 s \(drain_s\)"
+            ):
                 await slept
             assert world.state() == "stopped"
+        assert "failed (it was still" in world.node.view(A).why or way == "wake"
+        await world.answer(A)
+        with pytest.raises(Conflict, match="its last sleep failed"):  # it isn't tried a second time
+            await world.node.sleep(A)
+
+
+@virtual
+async def test_who_hangs_on_its_way_to_sleep_keeps_nobody_waiting_for_its_room_beyond_a_drain():
+    async with World(fakes=FAKES, drain_s=10.0) as world:
+        put(world, sleep_s=1e6)
+        put(world, "@test/b")
+        await world.answer(A)
+        began = now()
+        await world.answer(B)
+        assert now() - began == pytest.approx(10.0 + 5.0, abs=1.0), "then B loads"
+        assert "its sleep failed (it was still falling asleep after 10 s" in world.node.view(A).why
+
+
+@virtual
+async def test_who_waits_for_a_step_that_takes_long_is_told_which():
+    async with World(fakes=FAKES) as world:
+        put(world, wake_s=50.0)
+        await world.answer(A)
+        await world.node.sleep(A)
+        with pytest.raises(DeadlinePassed, match=r"@test/a was waking$"):
+            await world.answer(A, timeout_s=20)
 
 
 @virtual

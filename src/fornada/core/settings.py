@@ -11,7 +11,7 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_resident: int = 0
     """Models resident at the same time; 0 = no limit by count."""
     drain_s: float = 30.0
-    """How long running work may go on after SIGTERM, an unload or an eviction."""
+    """How long running work may go on after SIGTERM, an unload or an eviction, and how long falling asleep may take after that."""
     kill_s: float = 5.0
     """From SIGTERM to SIGKILL of a runner."""
     max_wait_s: float = 60.0

@@ -60,8 +60,9 @@ class Instance(Occupant):
         if beside is not None:
             self.worth.take_after(beside.worth)
         self.slumber = Slumber(self, site=site)
-        over = partial(self.evicted, "idle")
-        self.idling = Idling(self.intake, serving=spec.serving, use=self._use, due=self._rest, over=over, site=site)
+        self.idling = Idling(
+            self.intake, serving=spec.serving, use=self._use, due=self._rest, over=partial(self.evicted, "idle"), site=site
+        )
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""
         self.progress = Step("", "")
@@ -355,6 +356,7 @@ class Instance(Occupant):
 
     def _time_is_up(self) -> None:
         self._timer = None
+        self.slumber.overran()
         self.tell(e.TimeUp())
 
     def _clear_timer(self) -> None:

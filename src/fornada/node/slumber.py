@@ -1,7 +1,8 @@
 """How an instance falls asleep and wakes up: asks its process, believes what the device's own counter says, and measures both ways.
 
 Sleep ── SLEEP ──> the process ── SLEPT ──> the device's counter ──fallen──> Slept
-                        └─ failed ───────────────└─ not within BELIEVED_S ──> SleepFailed: the process is ended
+                        ├─ failed ───────────────└─ not within BELIEVED_S ──> SleepFailed: the process is ended
+                        └─ says nothing for drain_s ────────────────────────> SleepFailed: others wait for what it holds
 Wake  ── WAKE ───> the process ── WOKEN ──────────────────────────────────> Woken
                         └─ failed ────────────────────────────────────────> SleepFailed
 """
@@ -9,12 +10,13 @@ Wake  ── WAKE ───> the process ── WOKEN ────────�
 import asyncio
 from typing import Any, Protocol
 
-from fornada.core.errors import Conflict
+from fornada.core.errors import Conflict, ModelRaised, RunnerDied
 from fornada.core.lifecycle.events import Event, Outcome, Sleep, SleepFailed, Slept, Wake, Woken
 from fornada.core.lifecycle.states import COMING_UP, RESTING, State
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.ladder import Rung, resting_rung
 from fornada.core.policy.memory import CPU
+from fornada.core.ports import Step
 from fornada.core.resources import format_size
 from fornada.node.runner import Runner
 from fornada.node.site import Site
@@ -41,6 +43,8 @@ class Sleeper(Protocol):
     version: Any
     device_bytes: int
     memory_bytes: int
+    ended_because: str
+    progress: Step
 
     @property
     def state(self) -> State: ...
@@ -68,13 +72,17 @@ class Slumber:
         """On its device, before it was asked to sleep; None: a predecessor asked, and nobody knows."""
         self.failed_because = ""
         """Why the last sleep or wake came to nothing."""
+        self._overdue: asyncio.TimerHandle | None = None
 
     # ---- what the life orders
 
     def carry_out(self, command: Sleep | Wake, runner: Runner) -> None:
+        self._sleeper.progress = Step("", "")
         if isinstance(command, Wake):
             runner.wake()
-        elif runner.device == CPU:
+            return
+        self._overdue = self._site.loop.call_later(self._site.settings.drain_s, self._is_overdue, runner)
+        if runner.device == CPU:
             self._site.tasks.start(self._ask_on_the_cpu(runner), name=f"sleep {runner.id}")
         else:
             self._ask(runner)
@@ -83,6 +91,8 @@ class Slumber:
 
     def slept(self, runner: Runner, said: dict[str, Any]) -> None:
         """SLEPT, or a HELLO that says so."""
+        if self._overdue is not None:
+            self._overdue.cancel()
         if failed := said.get("failed"):
             self._fail(runner, f"it could not give its memory back: {failed}")
             return
@@ -97,6 +107,11 @@ class Slumber:
             self._fail(runner, f"it could not take its memory back: {failed}")
         else:
             self._sleeper.tell(Woken())
+
+    def overran(self) -> None:
+        """The life's patience is at its end."""
+        if self._sleeper.state in (State.FALLING_ASLEEP, State.WAKING):
+            self._note_failure(f"it was still {self._sleeper.state.value} after {self._sleeper.version.spec.serving.load_timeout_s:g} s")
 
     # ---- what it is worth
 
@@ -133,18 +148,26 @@ class Slumber:
         return ""
 
     async def ordered(self, deadline: Instant) -> None:
-        """An operator wants it asleep. Returns when it is. Raises Conflict where it can't be, DeadlinePassed."""
-        sleeper = self._sleeper
+        """An operator wants it asleep. Returns when it is. Raises Conflict where it can't be, ModelRaised or RunnerDied where it fails at it,
+        DeadlinePassed."""
+        sleeper, asked = self._sleeper, False
         while sleeper.state is not State.ASLEEP:
             if sleeper.state in RESTING:
-                because = f": {self.failed_because}" if self.failed_because else ""
-                raise Conflict(f"nothing of {sleeper.model} runs that could sleep{because}; load it first")
+                if not asked:
+                    raise Conflict(f"nothing of {sleeper.model} runs that could sleep; load it first")
+                if self.failed_because:
+                    raise ModelRaised(f"{sleeper.model} failed to fall asleep and was stopped: {self.failed_because}")
+                raise Conflict(f"{sleeper.model} didn't fall asleep: {sleeper.ended_because}")
             if sleeper.state is State.READY:
                 if refusal := self.refusal:
                     raise Conflict(refusal)
                 sleeper.put_to_sleep("an operator put it to sleep")
-            if await sleeper.outcome(deadline) is Outcome.ASLEEP:
-                return
+            asked = True
+            match await sleeper.outcome(deadline):
+                case Outcome.ASLEEP:
+                    return
+                case Outcome.CRASHED:
+                    raise RunnerDied(f"{sleeper.model} didn't fall asleep: {sleeper.ended_because}")
 
     # ---- within
 
@@ -224,13 +247,24 @@ class Slumber:
         site.room.slept(self._resident)
         sleeper.tell(Slept())
 
+    def _is_overdue(self, runner: Runner) -> None:
+        if self._sleeper.runner is runner and self._sleeper.state is State.FALLING_ASLEEP:
+            self._fail(runner, f"it was still falling asleep after {self._site.settings.drain_s:g} s (drain_s)")
+
     def _fail(self, runner: Runner, reason: str) -> None:
-        self.failed_because = reason
-        self._sleeper.worth.sleeps_badly()
-        self._site.telemetry.log.error(
-            "instance.sleep_failed", model=self._sleeper.model, instance=runner.id, pid=runner.pid, reason=reason
-        )
+        self._note_failure(reason)
         self._sleeper.tell(SleepFailed(reason))
+
+    def _note_failure(self, reason: str) -> None:
+        """Its process is ended for it."""
+        sleeper, runner = self._sleeper, self._sleeper.runner
+        self.failed_because = reason
+        sleeper.ended_because = f"its {'sleep' if sleeper.state is State.FALLING_ASLEEP else 'waking'} failed ({reason})"
+        sleeper.worth.sleeps_badly()
+        log, instance = self._site.telemetry.log, runner.id if runner is not None else ""
+        log.error(
+            "instance.sleep_failed", model=sleeper.model, instance=instance, pid=runner.pid if runner is not None else 0, reason=reason
+        )
 
 
 def _has_fallen(device: str, before: int, left: int) -> bool:
