@@ -45,7 +45,7 @@ class Upkeep:
         await site.ledger.weigh(site.room.residents())
         await site.zygotes.weigh()
         site.ledger.sum_up(site.room.residents(), helpers_bytes=site.zygotes.held_bytes())
-        in_the_way = site.room.wanted_of_host > site.devices.free_of_models(now=site.now())
+        in_the_way = site.room.wanted_of_host > site.devices.free_of_models_bytes
         site.zygotes.give_way(in_the_way, spare_bytes=site.room.spare_bytes(CPU))
         if site.room.anybody_waits:
             site.room.replan()

@@ -43,6 +43,11 @@ class Host:
         more, it is for them to give back. The node's own processes give way."""
         return max(self.total_bytes - max(0, self._foreign - self._overhead), self.total_bytes // 2)
 
+    @property
+    def free_of_models_bytes(self) -> int:
+        """What a model would find if no other held any: what is measured of others as of the last look, of the node's own processes now."""
+        return self.total_bytes - max(self._foreign, self._overhead)
+
     def room(self, *, now: Instant) -> DeviceRoom:
         self._look(now)
         return DeviceRoom(CPU, self.total_bytes, self._foreign)

@@ -42,10 +42,10 @@ class Devices:
         """Of that, what other programs leave."""
         return self._host.left_bytes
 
-    def free_of_models(self, *, now: Instant) -> int:
-        """What the host would have for a model, were there no other."""
-        room = self._host.room(now=now)
-        return room.total_bytes - room.foreign_bytes
+    @property
+    def free_of_models_bytes(self) -> int:
+        """Of that, what neither other programs nor the node's own processes hold."""
+        return self._host.free_of_models_bytes
 
     def total_bytes(self, device: str) -> int:
         """What it has for models."""
