@@ -162,6 +162,7 @@ _SIZES = {
     "node": ("spares_memory", "disk_budget", "packed_memory", "record_choices", "log_bytes"),
     "devices": ("reserve", "slack"),
     "server": ("max_bundle", "max_buffered"),
+    "jobs": ("max_files",),
 }
 _NOT_NEGATIVE = {
     "node": ("max_resident", "drain_s", "kill_s", "max_wait_s", "spares", "park_after_s", "backoff_s", "grace_s", "packed_members"),
@@ -177,6 +178,7 @@ def _sizes(settings: Settings) -> list[tuple[str, str]]:
         ("[node] record_choices", settings.node.record_choices),
         ("[node] spares_memory", settings.node.spares_memory),
         ("[server] max_bundle", settings.server.max_bundle),
+        ("[jobs] max_files", settings.jobs.max_files),
     ]
     if settings.node.disk_budget:
         found.append(("[node] disk_budget", settings.node.disk_budget))

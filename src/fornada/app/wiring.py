@@ -17,6 +17,7 @@ from fornada.app.data_directory import NODE_JSON, STORE
 from fornada.app.node_file import NodeFile
 from fornada.app.replacement import Replacement, listeners
 from fornada.control.catalog import Catalog
+from fornada.control.files import Files
 from fornada.control.jobs import Jobs
 from fornada.core.errors import DiskFull
 from fornada.core.names import LOCAL_ACCOUNT, Instant
@@ -139,11 +140,15 @@ class Node:
             new_id=lambda: str(uuid.uuid4()),
         )
         self._keys = self._keyring()
+        self._files = Files(
+            store=self._store, clock=self._clock, log=self._telemetry.log, settings=settings.jobs, new_id=lambda: uuid.uuid4().hex
+        )
         self._server = Server(
             inference=self._manager,
             catalog=self._catalog,
             operations=self._manager,
             jobs=self._jobs,
+            files=self._files,
             settings=settings.server,
             body_bytes=_share(settings.server.max_buffered),
             keyring=self._keys,
@@ -187,6 +192,7 @@ class Node:
         self._keeper.on_left = self._alone
         await self._manager.start()
         self._jobs.start(self._server.items)
+        self._files.start()
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
             await self._server.start(listeners(self._keeper))
@@ -213,6 +219,7 @@ class Node:
             self._jobs.close()
             self._server.drain()
             await self._manager.drain(self._drain.result())
+        self._files.close()
         await self._server.stop(CLOSE_S)
         await self._provision.close()
         self._store.close()

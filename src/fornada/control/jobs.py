@@ -92,7 +92,7 @@ class Jobs:
             raise Busy(text, retry_after_s=60.0)
         now = self._clock.wall()
         made = Job(
-            id=JobId(self._new_id()),
+            id=JobId(order.prefix + self._new_id()),
             account=order.account,
             kind=order.kind,
             target=order.target,
@@ -114,6 +114,9 @@ class Jobs:
         if found is None or (account is not None and found.account != account):
             raise UnknownJob(f"no such job '{id[:64]}'")
         return found
+
+    def all(self, account: AccountId, kind: str) -> Sequence[Job]:
+        return self._store.jobs(account, kind)
 
     def statuses(self, job: Job) -> Sequence[Status]:
         live = self._live.get(job.id)

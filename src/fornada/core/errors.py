@@ -6,6 +6,7 @@
     │   ├── JsonModeUnmet      5024  the model's text is no JSON, and JSON was asked for
     │   ├── UnknownModel       5007
     │   ├── UnknownJob         5012
+    │   ├── UnknownFile        5013
     │   ├── UnknownRoute       7000
     │   ├── MethodNotAllowed   7001
     │   ├── TooLarge           3006  names the limit
@@ -79,6 +80,12 @@ class UnknownJob(CallerFault):
     """No job of that id, or somebody else's, or one that has been forgotten since it ended."""
 
     code = 5012
+
+
+class UnknownFile(CallerFault):
+    """No file of that id, or somebody else's, or one that has been forgotten."""
+
+    code = 5013
 
 
 class UnknownRoute(CallerFault):

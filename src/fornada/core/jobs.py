@@ -63,6 +63,8 @@ class Order(msgspec.Struct, frozen=True):
     """Of all that was asked, to tell the same order from another one with the same key."""
     note: str = ""
     """JSON of the dialect's own."""
+    prefix: str = ""
+    """Of the job's id."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -146,6 +148,9 @@ class JobStore(Protocol):
     def results(self, id: JobId) -> Iterator[Result]:
         """Of all items, by their numbers."""
 
+    def jobs(self, account: AccountId, kind: str) -> list[Job]:
+        """The newest first."""
+
     def waiting_items(self, account: AccountId) -> int:
         """Of all its jobs that have not ended, ended ones among them."""
 
@@ -161,6 +166,9 @@ class JobsPort(Protocol):
 
     def job(self, id: JobId, account: AccountId | None) -> Job:
         """Raises UnknownJob, also for somebody else's."""
+
+    def all(self, account: AccountId, kind: str) -> Sequence[Job]:
+        """Of one dialect, the newest first."""
 
     def statuses(self, job: Job) -> Sequence[Status]:
         """Of its items, by their numbers."""

@@ -145,7 +145,9 @@ class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expire_s: float = 86400.0
     """A job that isn't done so long after it was accepted is expired, unless it names a time of its own."""
     keep_s: float = 7 * 86400.0
-    """How long a job that has ended can be asked for."""
+    """How long a job that has ended can be asked for, and how long a file that was handed in is kept."""
+    max_files: str = "1GiB"
+    """Bytes of all files of one account; one beyond it is refused."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError, InternalFault
 from fornada.core.jobs import ItemRequest, Outcome, Status
+from fornada.core.keys import Role
 from fornada.core.requests import Priority, Ticket
 from fornada.edge.auth import Caller
 from fornada.edge.calls import Target
@@ -151,7 +152,7 @@ class ItemExchange:
 
 def _facts(item: ItemRequest) -> Facts:
     facts = Facts(())
-    facts.caller = Caller(item.account)
+    facts.caller = Caller(item.account, Role.USER)
     facts.content_type = facts.media_type = JSON
     facts.priority = Priority.JOB
     return facts

@@ -20,6 +20,7 @@ class Field(NamedTuple):
     data: bytes
     is_file: bool
     """It has a filename."""
+    filename: str = ""
 
     def text(self) -> str | None:
         """The field as text, None where it is no UTF-8."""
@@ -103,7 +104,8 @@ class _Reader:
             if name not in self._lists:
                 raise BadRequest(f"the field '{name[:100]}' comes twice")
             data = self.fields[name].data + b"," + data
-        self.fields[name] = Field(data, b"filename" in options or b"filename*" in options)
+        filename = options.get(b"filename", b"").decode(errors="replace")
+        self.fields[name] = Field(data, b"filename" in options or b"filename*" in options, filename)
 
     def _finish(self) -> None:
         self.complete = True

@@ -43,6 +43,7 @@ STATUS: dict[type[FornadaError], int] = {
     errors.JsonModeUnmet: 400,
     errors.UnknownModel: 400,
     errors.UnknownJob: 404,
+    errors.UnknownFile: 404,
     errors.UnknownRoute: 400,
     errors.MethodNotAllowed: 405,
     errors.TooLarge: 413,

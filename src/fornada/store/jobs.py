@@ -44,6 +44,13 @@ class JobRows(StoreFile):
         with self._errors():
             return [_job(row) for row in self._db.execute(f"SELECT {_JOB} FROM jobs WHERE ended = 0 ORDER BY created, rowid")]
 
+    def jobs(self, account: AccountId, kind: str) -> list[Job]:
+        with self._errors():
+            rows = self._db.execute(
+                f"SELECT {_JOB} FROM jobs WHERE account = ? AND kind = ? ORDER BY created DESC, rowid DESC", (account, kind)
+            )
+            return [_job(row) for row in rows]
+
     def items(self, id: JobId) -> list[Item]:
         with self._errors():
             rows = self._db.execute(

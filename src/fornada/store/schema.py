@@ -91,7 +91,24 @@ CREATE TABLE keys (
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS)
+FILES = """
+CREATE TABLE files (
+    id TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    purpose TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    created REAL NOT NULL
+) STRICT;
+CREATE TABLE pieces (               -- written before their file, which is not there until then
+    file TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (file, number)
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -9,6 +9,7 @@ from fornada.core.names import AccountId, ModelName, VersionDigest
 from fornada.core.ports import Entry, Peak, PeakKey, Version
 from fornada.core.specs import ModelSpec
 from fornada.store.file import foreign_schema
+from fornada.store.files import FileRows
 from fornada.store.jobs import JobRows
 from fornada.store.keys import SqliteKeys
 from fornada.store.unusable import StoreUnusable
@@ -16,7 +17,7 @@ from fornada.store.unusable import StoreUnusable
 __all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 
-class SqliteStore(JobRows, SqliteKeys):
+class SqliteStore(FileRows, JobRows, SqliteKeys):
     """The store in the file `path`, whose folder must exist."""
 
     def entries(self) -> list[Entry]:

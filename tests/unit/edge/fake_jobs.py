@@ -24,7 +24,7 @@ class FakeJobs:
                 if known.digest != order.digest:
                     raise Conflict("this Idempotency-Key has been used for another job; take a new one")
                 return self.jobs[id]
-        id = JobId(f"{len(self.orders) + 1:08x}-0000-4000-8000-000000000000")
+        id = JobId(f"{order.prefix}{len(self.orders) + 1:08x}-0000-4000-8000-000000000000")
         self.orders[id] = order
         self.outcomes[id] = {}
         self.jobs[id] = Job(
@@ -46,6 +46,9 @@ class FakeJobs:
         if found is None or account not in (None, found.account):
             raise UnknownJob(f"no such job '{id}'")
         return found
+
+    def all(self, account: AccountId, kind: str) -> Sequence[Job]:
+        return [job for job in reversed(self.jobs.values()) if (job.account, job.kind) == (account, kind)]
 
     def statuses(self, job: Job) -> Sequence[Status]:
         return [result.status for result in self.results(job)]

@@ -23,6 +23,7 @@ from fornada.edge.keyring import Keyring
 from fornada.edge.server import Server
 from fornada.telemetry import Telemetry
 from tests.bounds import bound
+from tests.unit.edge.fake_files import FakeFiles
 from tests.unit.edge.fake_jobs import FakeJobs
 
 LOCAL = AccountId("local")
@@ -301,6 +302,7 @@ class Edge:
         self.inference = FakeInference()
         self.operations = FakeOperations()
         self.jobs = FakeJobs()
+        self.files = FakeFiles()
         self.catalog.add("@test/a")
         self._settings = settings or ServerSettings()
         self._keyring = keyring
@@ -319,6 +321,7 @@ class Edge:
             catalog=self.catalog,
             operations=self.operations,
             jobs=self.jobs,
+            files=self.files,
             settings=self._settings,
             body_bytes=self._body_bytes,
             keyring=self._keyring,

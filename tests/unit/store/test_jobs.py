@@ -1,4 +1,4 @@
-"""Jobs in the SQLite file: the conformance suite, kill -9, and a full disk."""
+"""Jobs and their files in the SQLite file: the conformance suites, kill -9, and a full disk."""
 
 import signal
 import subprocess
@@ -13,6 +13,7 @@ from fornada.core.errors import DiskFull
 from fornada.core.jobs import JobId, Order, Status
 from fornada.store.sqlite import SqliteStore
 from tests.bounds import bound, count
+from tests.unit.store.file_conformance import FileStoreConformance
 from tests.unit.store.job_conformance import ANSWER, ONE, JobStoreConformance, job, order, put
 
 REPOSITORY = Path(__file__).parents[3]
@@ -49,6 +50,12 @@ def open_jobs(path: Path) -> Iterator[Callable[[], SqliteStore]]:
     yield reopen
     for store in opened:
         store.close()
+
+
+class TestFiles(FileStoreConformance):
+    @pytest.fixture
+    def open_files(self, open_jobs: Callable[[], SqliteStore]) -> Callable[[], SqliteStore]:
+        return open_jobs
 
 
 class TestSqlite(JobStoreConformance):

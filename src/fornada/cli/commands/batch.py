@@ -90,6 +90,8 @@ def result(node: Node, job: str, output: str | None) -> None:
       fornada batch result JOB --out answers.jsonl
     """
     found = node.get(job_path(job))
+    if job.startswith("batch_"):
+        raise CommandFailed("that is a batch of OpenAI's API: its answers are the file output_file_id of /v1/batches/" + job)
     path = run_path(str(found["account"]), str(found["model"]))
     said = _object(node.post(path, {"request_id": job}), "result")
     if "responses" not in said:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from fornada.core.errors import FornadaError
+from fornada.core.files import FilesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
 from fornada.core.settings import ServerSettings
@@ -43,6 +44,7 @@ class Server:
         catalog: CatalogPort,
         operations: OperationsPort,
         jobs: JobsPort,
+        files: FilesPort,
         settings: ServerSettings,
         body_bytes: int = BODY_BYTES,
         keyring: Keyring | None = None,
@@ -63,7 +65,10 @@ class Server:
         )
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
-        routes: list[Route] = [*workers_ai.routes(catalog=catalog, contracts=contracts), *openai.routes(catalog=catalog)]
+        routes: list[Route] = [
+            *workers_ai.routes(catalog=catalog, contracts=contracts),
+            *openai.routes(catalog=catalog, files=files, jobs=jobs),
+        ]
         self._routes: tuple[Route, ...] = (
             *routes,
             *admin.routes(

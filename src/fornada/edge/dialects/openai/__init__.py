@@ -1,7 +1,7 @@
 """The OpenAI API under /v1 and /client/v4/accounts/{account}/ai/v1.
 
-In: embeddings, chats, completions and transcriptions as Exchanges, lists of models as Calls.
-Out: requests for the InferencePort; OpenAI's objects, without an envelope.
+In: embeddings, chats, completions and transcriptions as Exchanges; lists of models, files and batches as Calls.
+Out: requests for the InferencePort, jobs; OpenAI's objects, without an envelope.
 May import: `edge` modules that are not dialects, `telemetry`, `core`.
 """
 

@@ -3,14 +3,18 @@
 from typing import Any
 
 from fornada.core.errors import BadRequest, UnknownModel
+from fornada.core.files import FilesPort
+from fornada.core.jobs import JobsPort
 from fornada.core.keys import Role
 from fornada.core.names import parse_reference
 from fornada.core.ports import CatalogPort, Entry
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.catalog_entries import author_of
+from fornada.edge.dialects.openai.batches import batch_routes
 from fornada.edge.dialects.openai.descriptions import CHAT, COMPLETE, TRANSCRIBE
 from fornada.edge.dialects.openai.embeddings import EMBED
+from fornada.edge.dialects.openai.files import file_routes
 from fornada.edge.problems import Style
 
 _BASES = ("/v1", "/client/v4/accounts/{account}/ai/v1")
@@ -32,7 +36,7 @@ _MODELS = {
 }
 
 
-def routes(*, catalog: CatalogPort) -> list[Route]:
+def routes(*, catalog: CatalogPort, files: FilesPort, jobs: JobsPort) -> list[Route]:
     """All routes of the dialect, the hot ones as descriptions."""
     lists = _Models(catalog)
     found: list[Route] = []
@@ -50,6 +54,8 @@ def routes(*, catalog: CatalogPort) -> list[Route]:
                 Style.SUPERSET,
                 {"GET": Operation(f"getOpenaiModel{suffix}", "One model", _MODEL, lists.one, Role.USER, errors=(BadRequest, UnknownModel))},
             ),
+            *file_routes(base, suffix, files=files, jobs=jobs),
+            *batch_routes(base, suffix, files=files, jobs=jobs, catalog=catalog),
         ]
     return found
 

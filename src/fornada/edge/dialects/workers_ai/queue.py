@@ -18,6 +18,7 @@ from fornada.core.names import AccountId
 from fornada.core.ports import Resolved
 from fornada.edge.calls import JSON_TYPE, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import CLOSE, OPEN
+from fornada.edge.idempotency import idempotency_key
 from fornada.edge.json_bodies import Fields, encode, fields_of, value_of
 
 KIND = "workers-ai"
@@ -26,7 +27,6 @@ QUEUE_BYTES = 10 * 1000 * 1000
 MOST_REQUESTS = 50_000
 LONGEST_POLL = 512
 """Bytes. A longer body isn't looked at for being one."""
-LONGEST_KEY = 255
 POLL = b'"request_id"'
 _BESIDE_AN_ID = frozenset(["request_id", "options", "model", "stream"])
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -60,7 +60,7 @@ class Queue:
             target=target,
             model=name,
             asks=[_ask(raw, number, resolved) for number, raw in enumerate(_requests(fields))],
-            key=idempotency_key(exchange),
+            key=idempotency_key(exchange.facts),
             digest=hashlib.sha256(target.encode() + b"\n" + body).hexdigest(),
         )
         return _state(self._jobs.submit(order))
@@ -86,17 +86,6 @@ def request_target(target: Target, account: AccountId, name: str) -> str:
     """Path and query by which one of the requests would come alone."""
     path = f"/client/v4/accounts/{quote(account, safe='')}/ai/run/{quote(name, safe='@/:')}"
     return f"{path}?{urlencode(target.query)}" if target.query else path
-
-
-def idempotency_key(exchange: Exchange) -> str | None:
-    """The header. Raises BadRequest."""
-    raw = exchange.facts.get(b"idempotency-key")
-    if raw is None:
-        return None
-    key = raw.decode("latin-1").strip()
-    if not key or len(key) > LONGEST_KEY or not key.isprintable():
-        raise BadRequest(f"Idempotency-Key must be 1 to {LONGEST_KEY} printable characters")
-    return key
 
 
 def _polled(fields: Fields, *, queued: bool) -> JobId | None:
