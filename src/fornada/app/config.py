@@ -16,7 +16,7 @@ import msgspec
 
 from fornada.core.policy.outbound import parse_place
 from fornada.core.resources import parse_size
-from fornada.core.settings import SECTIONS, FakeDeviceSettings, Settings
+from fornada.core.settings import SECTIONS, DevicesSettings, FakeDeviceSettings, Settings
 from fornada.node.whole_path import whole_path
 
 ENVIRONMENT = {
@@ -141,6 +141,7 @@ def _check(settings: Settings) -> None:
             parse_size(size)
         except ValueError as error:
             raise ConfigError(f"{where}: {error}") from None
+    _check_devices(settings.devices)
     for place in settings.outbound.allow_private:
         try:
             parse_place(place)
@@ -193,6 +194,18 @@ def _sizes(settings: Settings) -> list[tuple[str, str]]:
         found += [(f"[devices] fake[{number}].total", fake.total), (f"[devices] fake[{number}].foreign", fake.foreign)]
         found.append((f"[devices] fake[{number}].bandwidth", fake.bandwidth.removesuffix("/s")))
     return found
+
+
+def _check_devices(devices: DevicesSettings) -> None:
+    """What nothing would ever fit on, and what would mean the opposite of what it says. Sizes have been read before. Raises ConfigError."""
+    if devices.cpu.budget and not parse_size(devices.cpu.budget):
+        raise ConfigError("[devices] cpu.budget = 0 would leave models no memory; leave it out for all that the machine allows")
+    for number, fake in enumerate(devices.fake):
+        total, foreign = parse_size(fake.total), parse_size(fake.foreign)
+        if not total:
+            raise ConfigError(f"[devices] fake[{number}].total = 0 is no device")
+        if foreign > total:
+            raise ConfigError(f"[devices] fake[{number}].foreign = {fake.foreign} is more than its total, {fake.total}")
 
 
 def is_loopback(host: str) -> bool:

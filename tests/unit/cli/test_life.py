@@ -35,8 +35,9 @@ def test_unload_hands_its_grace_on(cli: Cli, node: FakeNode, given: list[str], s
     assert node.one("POST", f"{PATH}/unload").query == sent
 
 
-def test_a_grace_that_is_no_time_is_refused(cli: Cli):
-    assert cli("unload", NAME, "--grace", "-1").exit_code == 2
+@pytest.mark.parametrize("grace", ["-1", "nan", "inf"])
+def test_a_grace_that_is_no_time_is_refused(cli: Cli, grace: str):
+    assert cli("unload", NAME, "--grace", grace).exit_code == 2
 
 
 @pytest.mark.parametrize(("given", "pinned"), [([], True), (["--off"], False)])

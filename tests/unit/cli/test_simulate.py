@@ -38,3 +38,11 @@ def test_what_makes_no_sense_is_refused_in_one_line(cli: Cli, option: str, value
     assert result.exit_code == 1
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--rate", "--work", "--duration", "--max-wait"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_what_is_no_number_is_refused(cli: Cli, option: str, value: str):
+    """A NaN is neither below nor above any bound: with one as a rate nobody ever asked, and the answer was that nobody waits."""
+    result = cli("simulate", *SHORT, option, value)
+    assert result.exit_code == 2 and option in result.stderr and result.stderr.count("\n") == 1

@@ -6,6 +6,7 @@ import click
 
 from fornada.cli.client import Node, model_path, with_node
 from fornada.cli.completion import model_names
+from fornada.cli.numbers import Finite
 from fornada.cli.output import bytes_text, print_json, shorten
 from fornada.cli.printable import printable
 from fornada.cli.progress import watching
@@ -33,7 +34,7 @@ def load(node: Node, model: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("model", shell_complete=model_names)
-@click.option("--grace", type=click.FloatRange(min=0), metavar="S", help="Seconds that running requests get.  [default: [node] drain_s]")
+@click.option("--grace", type=Finite(min=0), metavar="S", help="Seconds that running requests get.  [default: [node] drain_s]")
 @JSON
 @with_node
 def unload(node: Node, model: str, grace: float | None, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fornada.cli.failures import CommandFailed
+from fornada.cli.numbers import Finite
 from fornada.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ class _Asked:
 @click.option("--models", default=16, type=click.IntRange(1, 1000), show_default=True, help="How many models there are.")
 @click.option("--size", default="2GiB", show_default=True, help="Device memory of each; 512MiB-4GiB spreads them over a range.")
 @click.option("--memory", default="8GiB", show_default=True, help="What the device has.")
-@click.option("--rate", default=2.0, type=click.FloatRange(0.001, 1000), show_default=True, help="Requests a second, Zipf over the models.")
-@click.option("--work", "work_s", default=0.1, type=click.FloatRange(0.0001), show_default=True, help="Mean seconds of a request.")
-@click.option("--duration", "duration_s", default=120.0, type=click.FloatRange(1, 86400), show_default=True, help="Seconds of traffic.")
+@click.option("--rate", default=2.0, type=Finite(0.001, 1000), show_default=True, help="Requests a second, Zipf over the models.")
+@click.option("--work", "work_s", default=0.1, type=Finite(0.0001), show_default=True, help="Mean seconds of a request.")
+@click.option("--duration", "duration_s", default=120.0, type=Finite(1, 86400), show_default=True, help="Seconds of traffic.")
 @click.option("--bandwidth", default="8GiB", show_default=True, help="Bytes a second between host and device, each way.")
-@click.option("--max-wait", "max_wait_s", default=60.0, type=click.FloatRange(0.1), show_default=True, help="[node] max_wait_s.")
+@click.option("--max-wait", "max_wait_s", default=60.0, type=Finite(0.1), show_default=True, help="[node] max_wait_s.")
 @click.option("--seed", default=1, show_default=True, help="The same seed is the same traffic.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def simulate(as_json: bool, **given: Any) -> None:

@@ -10,12 +10,13 @@ from fornada.cli import rates, screen
 from fornada.cli.client import Node, with_node
 from fornada.cli.commands.ps import SAMPLE_S, add_rates, reading
 from fornada.cli.keys import quit_within, unseen
+from fornada.cli.numbers import Finite
 from fornada.cli.output import print_json, terminal_width
 
 
 @click.command()
 @click.option("--once", is_flag=True, help="Print one look and end, as it does where stdout is no terminal.")
-@click.option("--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, metavar="S", help="Seconds between two looks.")
+@click.option("--every", type=Finite(min=0.2), default=2.0, show_default=True, metavar="S", help="Seconds between two looks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one look as JSON.")
 @with_node
 def top(node: Node, once: bool, every: float, as_json: bool) -> None:
