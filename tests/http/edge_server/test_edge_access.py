@@ -141,7 +141,7 @@ class Locked(Served):
     def ask(self, row: str, caller: str) -> Response:
         method, _, pattern = row.partition(" ")
         for name, value in NAMES.items():
-            pattern = pattern.replace(f"{{{name}:path}}", value).replace(f"{{{name}}}", value)
+            pattern = pattern.replace(f"{{{name}:path}}", value).replace(f"{{{name}}}", value.replace("/", "%2F"))
         self.catalog.add("@test/mine", account="mine", visibility="account")  # a DELETE may have come before
         return self.fetch(method, pattern, None if method == "GET" else BODY, headers=self.show(caller))
 
