@@ -8,6 +8,7 @@ wait for an HTTP client.
 """
 
 import difflib
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 MODULES = {"load": "life", "unload": "life", "sleep": "life", "pin": "life", "reset": "life"}
 INTERRUPTED = 130
+USED_UP = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 class Fornada(click.Group):
@@ -103,7 +105,11 @@ def main() -> NoReturn:
 
 
 def _one_line_for_the_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """sys.excepthook: what no command foresaw is a bug, and is called one."""
+    """sys.excepthook: what no command foresaw is a bug, and is called one, unless the machine has no more of something."""
+    if isinstance(error, OSError) and error.errno in USED_UP:
+        where = one_line(str(error.filename)) if error.filename else "what is printed"
+        click.echo(f"fornada: can't write or open {where}: {error.strerror}; make room and try again", err=True)
+        return
     what = one_line(f"{kind.__name__}: {error}")
     click.echo(
         f"fornada: unexpected {what}; this is a bug in Fornada: report it to {REPORT_TO} with the output of 'fornada --debug ...'", err=True

@@ -151,6 +151,18 @@ def test_a_bug_is_called_one_in_one_line():
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_full_disk_is_no_bug():
+    done = subprocess.run(
+        f"{sys.executable} -c 'from fornada.cli.main import main; main()' simulate --duration 1 > /dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=bound(30),
+    )
+    assert done.returncode == 1
+    assert done.stderr == "fornada: can't write or open what is printed: No space left on device; make room and try again\n"
+
+
 def test_debug_shows_the_traceback():
     done = run_alone("--debug", "ps", code=BUG)
     assert done.returncode == 1
