@@ -46,7 +46,7 @@ class Upkeep:
         await site.zygotes.weigh()
         site.ledger.sum_up(site.room.residents(), helpers_bytes=site.zygotes.held_bytes())
         in_the_way = site.room.wanted_of_host > site.devices.free_of_models_bytes
-        site.zygotes.give_way(in_the_way, spare_bytes=site.room.spare_bytes(CPU))
+        site.zygotes.give_way(in_the_way, spare_bytes=lambda: site.room.spare_bytes(CPU))
         if site.room.anybody_waits:
             site.room.replan()
 

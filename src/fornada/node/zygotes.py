@@ -223,14 +223,14 @@ class Zygotes:
         """Of the host's memory, by all of them and their spares."""
         return sum(source.held_bytes for source in self._sources.values() if source.state is State.READY) + self.spare_bytes()
 
-    def give_way(self, in_the_way: bool, *, spare_bytes: int) -> None:
-        """Whether somebody waits for host memory that they hold; `spare_bytes` of the host nobody was promised.
+    def give_way(self, in_the_way: bool, *, spare_bytes: Callable[[], int]) -> None:
+        """Whether somebody waits for host memory that they hold; `spare_bytes` tells how much of it nobody was promised.
 
         They come back when there is as much as they gave: else the one for whom they went would soon be one too many."""
         if in_the_way and not self._terms.in_the_way and (held := self.held_bytes()):
             self._gave_bytes = held
             self._log.info("zygotes.give_way", held_bytes=held)
-        elif in_the_way or not self._terms.in_the_way or spare_bytes < self._gave_bytes:
+        elif in_the_way or not self._terms.in_the_way or spare_bytes() < self._gave_bytes:
             return
         self._terms = self._terms._replace(in_the_way=in_the_way)
         self.replan()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -338,19 +339,19 @@ def test_one_that_holds_too_much_of_the_host_goes_and_is_not_tried_again():
 
 def test_they_give_way_to_a_model_and_come_back_when_there_is_as_much():
     world = World(spares=0)
-    world.zygotes.give_way(True, spare_bytes=0)
+    world.zygotes.give_way(True, spare_bytes=lambda: 0)
     world.up()
     world.holds = 500
     world.keeper.say("ready")
     weigh(world)
-    world.zygotes.give_way(False, spare_bytes=0)
+    world.zygotes.give_way(False, spare_bytes=lambda: 0)
     assert not world.keeper.retired, "nobody waits"
-    world.zygotes.give_way(True, spare_bytes=0)
+    world.zygotes.give_way(True, spare_bytes=lambda: 0)
     assert len(world.keeper.retired) == 1
     world.keeper.say("ended")
     for spare in (0, 499):
-        world.zygotes.give_way(False, spare_bytes=spare)
+        world.zygotes.give_way(False, spare_bytes=partial(int, spare))
         world.up()
     assert len(world.keeper.wanted) == 1
-    world.zygotes.give_way(False, spare_bytes=500)
+    world.zygotes.give_way(False, spare_bytes=lambda: 500)
     assert len(world.keeper.wanted) == 2
