@@ -1,6 +1,7 @@
 """A model that takes what all share harms itself: its caller is told, and the model next door goes on as if nothing were."""
 
 import json
+from statistics import median
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def suffers_alone(found: dict[str, Any]) -> None:
     assert found["answers"], found
     for status, code, _ in found["answers"]:
         assert status == 200 or (status, code) in TOLD, found
-    assert min(found["ratios"]) <= RATIO_MOST, found
+    assert median(found["ratios"]) <= RATIO_MOST, found
 
 
 @pytest.mark.alone
