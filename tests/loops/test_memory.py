@@ -329,3 +329,26 @@ async def test_a_book_that_a_bug_made_wrong_is_right_again_within_seconds():
         room.claim(resident, "cuda:0")
         await asyncio.sleep(5.0)
         assert charged(world) == {}
+
+
+@virtual
+async def test_what_a_full_disk_could_not_take_is_written_once_there_is_room():
+    """A peak or a fence that only memory has is gone with the control plane: the next one would over-commit a card, or place on a broken one."""
+    async with World(fakes=[FakeDeviceSettings(total="1000MiB")] * 2) as world:
+        world.put(behaviour=Behaviour(books=300 * MIB), resources=on_card(50))
+        world.catalog.full = True
+        await world.answer(echo=1)
+        world.node.patch_device("cuda:1", {"xid": 79})
+        await asyncio.sleep(10.0)
+        assert not world.catalog.measured and not world.catalog.fenced
+        lost = [*world.happened("ledger.peak_lost"), *world.happened("device.fence_lost"), *world.happened("device.fenced")]
+        assert len(lost) == 3, "each is told once"
+        world.catalog.full = False
+        await asyncio.sleep(5.0)
+        assert [peak.device_bytes for peak in world.catalog.measured.values()] == [300 * MIB]
+        assert world.catalog.fenced == {"cuda:1": "XID 79: it has fallen off the bus"}
+        world.catalog.full = True
+        world.node.patch_device("cuda:1", {"unfence": True})
+        world.catalog.full = False
+        await asyncio.sleep(5.0)
+        assert world.catalog.fenced == {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.errors import FornadaError, UnknownModel
+from fornada.core.errors import DiskFull, FornadaError, UnknownModel
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, Instant, ModelName, VersionDigest
 from fornada.core.ports import Clock, Entry, ExitStatus, KeeperLost, Launch, Peak, PeakKey, Provisioned, SpawnRefused, Step, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, Priority
@@ -179,6 +179,8 @@ class FakeCatalog:
         self.counted: dict[ModelName, tuple[int, int]] = {}
         self.measured: dict[PeakKey, Peak] = {}
         self.fenced: dict[str, str] = {}
+        self.full = False
+        """Its disk takes nothing that is measured."""
         self.changed: Callable[[ModelName], None] = lambda name: None
 
     def put(self, name: str, *, digest: str = "", **tables: Any) -> Version:
@@ -250,6 +252,7 @@ class FakeCatalog:
         return {key: peak for key, peak in self.measured.items() if key.model == name}
 
     def set_peak(self, key: PeakKey, peak: Peak | None) -> None:
+        self._write()
         self.measured.pop(key, None)
         if peak is not None:
             self.measured[key] = peak
@@ -257,7 +260,12 @@ class FakeCatalog:
     def fences(self) -> dict[str, str]:
         return dict(self.fenced)
 
+    def _write(self) -> None:
+        if self.full:
+            raise DiskFull("no space left on the disk that holds /data")
+
     def set_fence(self, device: str, reason: str) -> None:
+        self._write()
         self.fenced.pop(device, None)
         if reason:
             self.fenced[device] = reason

@@ -60,9 +60,8 @@ class Instance(Occupant):
         if beside is not None:
             self.worth.take_after(beside.worth)
         self.slumber = Slumber(self, site=site)
-        self.idling = Idling(
-            self.intake, serving=spec.serving, use=self._use, due=self._rest, over=partial(self.evicted, "idle"), site=site
-        )
+        over = partial(self.evicted, "idle")
+        self.idling = Idling(self.intake, serving=spec.serving, use=self._use, due=self._rest, over=over, site=site)
         self.runner: Runner | None = None
         """The process, from its spawn or adoption until it has been reaped."""
         self.progress = Step("", "")
@@ -355,14 +354,13 @@ class Instance(Occupant):
     # ---- timers
 
     def _time_is_up(self) -> None:
-        self._timer = None
         self.slumber.overran()
         self.tell(e.TimeUp())
 
     def _clear_timer(self) -> None:
+        self.slumber.in_time()
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def _open_to_work(self) -> None:
         runner = self._process

@@ -100,6 +100,8 @@ class Ledger:
         self._measure = measure
         self._peaks: dict[ModelName, dict[PeakKey, Peak]] = {}
         self._seen: dict[str, _Seen] = {}
+        self._unwritten: set[PeakKey] = set()
+        """What the store couldn't take."""
 
     # ---- charges
 
@@ -268,6 +270,14 @@ class Ledger:
     def forget_model(self, model: ModelName) -> None:
         """It has left the catalogue, and the store has forgotten it."""
         self._peaks.pop(model, None)
+        self._unwritten = {key for key in self._unwritten if key.model != model}
+
+    def write_again(self) -> None:
+        """What the store couldn't take when it was learned: a disk that was full for a moment isn't to cost it at the next restart."""
+        for key in list(self._unwritten):
+            self._write(key)
+            if key in self._unwritten:
+                return
 
     def learned(self, of: Charged) -> Peak:
         """The most that was measured of the version."""
@@ -308,11 +318,17 @@ class Ledger:
             if moved < NOTICED and before != UNKNOWN:
                 known[key] = before
                 return
+        self._write(key)
+
+    def _write(self, key: PeakKey) -> None:
         try:
-            self._store.set_peak(key, peak)
+            self._store.set_peak(key, self._known(key.model).get(key))
         except FornadaError as error:
-            # What is in memory holds until a restart, which begins with the declared numbers again.
-            self._log.warning("ledger.peak_lost", model=key.model, reason=error.message)
+            if key not in self._unwritten:
+                self._log.warning("ledger.peak_lost", model=key.model, reason=error.message)
+            self._unwritten.add(key)
+        else:
+            self._unwritten.discard(key)
 
 
 def words(charged: Charge) -> dict[str, Any]:

@@ -91,8 +91,7 @@ class Slumber:
 
     def slept(self, runner: Runner, said: dict[str, Any]) -> None:
         """SLEPT, or a HELLO that says so."""
-        if self._overdue is not None:
-            self._overdue.cancel()
+        self.in_time()
         if failed := said.get("failed"):
             self._fail(runner, f"it could not give its memory back: {failed}")
             return
@@ -107,6 +106,11 @@ class Slumber:
             self._fail(runner, f"it could not take its memory back: {failed}")
         else:
             self._sleeper.tell(Woken())
+
+    def in_time(self) -> None:
+        """It has said that it sleeps, or nobody waits for that any more."""
+        if self._overdue is not None:
+            self._overdue.cancel()
 
     def overran(self) -> None:
         """The life's patience is at its end."""

@@ -24,10 +24,13 @@ class Upkeep:
         self._instances = instances
         self._known: dict[str, str] = {}
         """Fences as the store has them."""
+        self._said: dict[str, str] = {}
+        """Fences as the log was told of them."""
 
     def begin(self) -> None:
         """Before anybody is placed: a fence that a predecessor had put up still stands."""
         self._known = self._site.store.fences()
+        self._said = dict(self._known)
         for device, reason in self._known.items():
             self._site.devices.fence(device, reason)
 
@@ -45,6 +48,7 @@ class Upkeep:
         await site.ledger.weigh(site.room.residents())
         await site.zygotes.weigh()
         site.ledger.sum_up(site.room.residents(), helpers_bytes=site.zygotes.held_bytes())
+        site.ledger.write_again()
         in_the_way = site.room.wanted_of_host > site.devices.free_of_models_bytes
         site.zygotes.give_way(in_the_way, spare_bytes=lambda: site.room.spare_bytes(CPU))
         if site.room.anybody_waits:
@@ -77,20 +81,25 @@ class Upkeep:
         self._remember_fences()
 
     def _remember_fences(self) -> None:
+        """What the store can't take now is tried again with the next look: a successor is to place nothing on a broken card."""
         fences = self._site.devices.fences()
-        for device in {*fences, *self._known}:
+        for device in sorted({*fences, *self._known, *self._said}):
             reason = fences.get(device, "")
+            news = reason != self._said.get(device, "")
+            if news and reason:
+                self._site.telemetry.log.error("device.fenced", device=device, reason=reason)
+            elif news:
+                self._site.telemetry.log.info("device.unfenced", device=device)
             if reason == self._known.get(device, ""):
                 continue
-            if reason:
-                self._site.telemetry.log.error("device.fenced", device=device, reason=reason)
-            else:
-                self._site.telemetry.log.info("device.unfenced", device=device)
             try:
                 self._site.store.set_fence(device, reason)
             except FornadaError as error:
-                self._site.telemetry.log.warning("device.fence_lost", device=device, reason=error.message)
-        self._known = fences
+                if news:
+                    self._site.telemetry.log.warning("device.fence_lost", device=device, reason=error.message)
+            else:
+                self._known[device] = reason
+        self._said = fences
 
 
 def concerned(on: Sequence[Instance], xid: int) -> list[Instance]:
