@@ -166,7 +166,18 @@ _SIZES = {
     "jobs": ("max_files",),
 }
 _NOT_NEGATIVE = {
-    "node": ("max_resident", "drain_s", "kill_s", "max_wait_s", "spares", "park_after_s", "backoff_s", "grace_s", "packed_members"),
+    "node": (
+        "max_resident",
+        "drain_s",
+        "kill_s",
+        "max_wait_s",
+        "spares",
+        "job_delay_s",
+        "park_after_s",
+        "backoff_s",
+        "grace_s",
+        "packed_members",
+    ),
     "server": ("grpc_port", "header_bytes", "header_timeout_s", "body_timeout_s", "idle_timeout_s", "max_connections"),
     "jobs": ("max_items", "expire_s", "keep_s"),
 }

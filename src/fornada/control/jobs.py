@@ -9,6 +9,7 @@ While the disk is full nothing is begun: what ran is done again, what was accept
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,13 +22,15 @@ from fornada.core.names import AccountId, Instant, ModelName
 from fornada.core.policy.second_tries import after
 from fornada.core.policy.turns_of_jobs import Turn, Turns
 from fornada.core.ports import Clock, EventLog
-from fornada.core.requests import Ticket
+from fornada.core.requests import Priority, Ticket
 from fornada.core.settings import JobsSettings
 
 LOOK_S = 0.05
 """How often it is asked whether there is room, while items wait."""
 STORE_PAUSE_S = 5.0
 """After a write that failed."""
+SAMPLES = 8
+"""Of how long items take."""
 KEEPING_S = 1.0
 """How often it is looked whether a job has expired, or may be forgotten."""
 
@@ -73,6 +76,10 @@ class Jobs:
         self._running: dict[ModelName, int] = {}
         self._paused: dict[ModelName, Instant] = {}
         """Models whose items would be refused until then."""
+        self._idle_since: dict[ModelName, Instant] = {}
+        """Of models with waiting items: since when none has run."""
+        self._took_s: dict[ModelName, deque[float]] = {}
+        """How long the last items of each model took."""
         self._store_back_at = Instant(0.0)
         self._open = False
         self._untaken = False
@@ -209,16 +216,30 @@ class Jobs:
             if now < self._paused.get(model, now):
                 continue
             self._paused.pop(model, None)
-            places = self._room.most(model) - self._running.get(model, 0)
-            while places > 0 and len(turns) and model not in self._paused and now >= self._store_back_at:
-                self._begin(model, turns.pop())
-                places -= 1
+            self._feed_model(model, turns, now)
             if not len(turns):
                 del self._turns[model]
+                self._idle_since.pop(model, None)
+                if model not in self._running:
+                    self._took_s.pop(model, None)
         if self._turns:
             self._look_soon(LOOK_S)
 
-    def _begin(self, model: ModelName, turn: Turn) -> None:
+    def _feed_model(self, model: ModelName, turns: Turns, now: Instant) -> None:
+        running = self._running.get(model, 0)
+        most, overdue_s = self._room.places(model, item_s=max(self._took_s.get(model, ()), default=None))
+        if running:
+            self._idle_since[model] = now
+        elif most <= 0 and now - self._idle_since.setdefault(model, now) >= overdue_s:
+            self._idle_since[model] = now
+            self._begin(model, turns.pop(), Priority.LOW)
+            return
+        for _ in range(most - running):
+            if not len(turns) or model in self._paused or now < self._store_back_at:
+                return
+            self._begin(model, turns.pop(), Priority.JOB)
+
+    def _begin(self, model: ModelName, turn: Turn, priority: Priority) -> None:
         live = self._live[turn.job]
         try:
             body = self._store.item_body(turn.job, turn.number)
@@ -233,12 +254,14 @@ class Jobs:
             else:
                 self._turns_of(model).give_back(turn, live.job.account, created=live.job.created)
             return
-        item = ItemRequest(account=live.job.account, target=live.job.target, body=body, request_id=f"{turn.job}-{turn.number}")
-        ticket = self._door.ask(item, partial(self._told, live, turn.number, item))
+        item = ItemRequest(
+            account=live.job.account, target=live.job.target, body=body, request_id=f"{turn.job}-{turn.number}", priority=priority
+        )
+        ticket = self._door.ask(item, partial(self._told, live, turn.number, item, self._clock.now()))
         if turn.number in live.tickets:
             live.tickets[turn.number] = ticket
 
-    def _told(self, live: _Live, number: int, item: ItemRequest, said: Outcome | FornadaError) -> None:
+    def _told(self, live: _Live, number: int, item: ItemRequest, began: Instant, said: Outcome | FornadaError) -> None:
         """What became of an item's try."""
         attempts = live.attempts.get(number, 0)
         try:
@@ -258,6 +281,7 @@ class Jobs:
             self._return(live, number)
             return
         self._freed(live, number)
+        self._took_s.setdefault(live.models[number], deque(maxlen=SAMPLES)).append(self._clock.now() - began)
         self._carry_out(live, live.life.tell(Done(number, said.status)))
         self._look_soon()
 

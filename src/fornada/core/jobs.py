@@ -12,7 +12,8 @@ import msgspec
 
 from fornada.core.errors import FornadaError
 from fornada.core.names import AccountId, ModelName
-from fornada.core.requests import Ticket
+from fornada.core.policy.idle_capacity import Places
+from fornada.core.requests import Priority, Ticket
 
 JobId = NewType("JobId", str)
 
@@ -186,6 +187,8 @@ class ItemRequest(msgspec.Struct, frozen=True):
     target: str
     body: bytes
     request_id: str
+    priority: Priority = Priority.JOB
+    """LOW for one that is overdue: it gives way to nobody once it is begun."""
 
 
 class ItemDoor(Protocol):
@@ -201,5 +204,5 @@ class ItemDoor(Protocol):
 class JobRoom(Protocol):
     """Which capacity nobody else needs."""
 
-    def most(self, model: ModelName) -> int:
-        """Items that may be at the model at the same time, now. Callable as often as one likes."""
+    def places(self, model: ModelName, *, item_s: float | None) -> Places:
+        """What items may have of the model now. `item_s`: about how long one takes; None: nobody knows. Callable as often as one likes."""

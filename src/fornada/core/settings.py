@@ -27,6 +27,9 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     they count as memory of who fills them. false: on disk, where a model that means harm may hold much more than it declares."""
     account_weights: dict[str, float] = {}
     """Shares of accounts whose requests wait for the same model, e.g. { team-a = 3, team-b = 0.5 }; 1 where nothing is said."""
+    job_delay_s: float = 0.05
+    """How long a request may wait for items of jobs that hold all places of its model: one that is expected to take longer gives way, and is
+    done again later. A model whose code can't be interrupted goes on to the item's end all the same."""
     park_after_s: float = 5.0
     """Idle time after which an instance is parked: its processes are stopped, and go on with the next request. 0: never."""
     prefetch: bool = False

@@ -13,7 +13,7 @@ import msgspec
 from fornada.core.errors import BadRequest, FornadaError, InternalFault
 from fornada.core.jobs import ItemRequest, Outcome, Status
 from fornada.core.keys import Role
-from fornada.core.requests import Priority, Ticket
+from fornada.core.requests import Ticket
 from fornada.edge.auth import Caller
 from fornada.edge.calls import Target
 from fornada.edge.headers import Facts
@@ -154,7 +154,7 @@ def _facts(item: ItemRequest) -> Facts:
     facts = Facts(())
     facts.caller = Caller(item.account, Role.USER)
     facts.content_type = facts.media_type = JSON
-    facts.priority = Priority.JOB
+    facts.priority = item.priority
     return facts
 
 

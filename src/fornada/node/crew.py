@@ -8,8 +8,11 @@ from typing import Protocol
 
 from fornada.core.names import Instant
 from fornada.node.admission import Line
+from fornada.node.call import SENT, STREAMING, WAITING, Call
 from fornada.node.link import Link
 from fornada.node.worth import Asked
+
+_LIVE = frozenset({WAITING, SENT, STREAMING})
 
 
 class Member(Protocol):
@@ -37,6 +40,8 @@ class Crew:
         self.open: list[Member] = []
         """Those to which requests may go, the one that has been open longest first."""
         self.several = False
+        self.jobs: list[Call] = []
+        """Calls of jobs that were sent or wait, and perhaps some that are over."""
 
     def joined(self, member: Member) -> None:
         self.open.append(member)
@@ -63,6 +68,21 @@ class Crew:
             if not self.line:
                 return
             member.feed(now)
+
+    def took_job(self, call: Call) -> None:
+        """A job's item has come."""
+        self.jobs = [*[job for job in self.jobs if job.state in _LIVE], call]
+
+    def in_the_way(self) -> Call | None:
+        """The item that was begun last, where every place is taken."""
+        begun = [call for call in self.jobs if call.state is SENT or call.state is STREAMING]
+        return begun[-1] if begun and self.in_flight >= self.working else None
+
+    @property
+    def asked_here(self) -> int:
+        """Requests at runners or in the line that somebody waits for."""
+        jobs = sum(call.state in _LIVE for call in self.jobs)
+        return max(0, self.in_flight + len(self.line) - jobs)
 
     @property
     def working(self) -> int:

@@ -11,16 +11,22 @@ from fornada.core.errors import Busy, DeadlinePassed, FornadaError
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.admission import SAMPLES, Standing, admit
 from fornada.core.policy.batching import Slots, slots
-from fornada.core.requests import InferenceRequest, Sink
+from fornada.core.policy.idle_capacity import UNKNOWN_S
+from fornada.core.requests import InferenceRequest, Priority, Sink
 from fornada.core.specs import ServingSpec
-from fornada.node.call import Call
+from fornada.node.call import DONE, Call
 from fornada.node.crew import Crew
 from fornada.node.link import Link
 from fornada.node.room import Resident
 from fornada.node.site import Site
 
+JOB = Priority.JOB
 GAVE_WAY_RETRY_S = 1.0
 """Told to who gave its place in a full queue to an account with fewer there."""
+
+
+def _gave_way() -> Busy:
+    return Busy("the item gave way to a request that somebody waits for")
 
 
 class Decider(Resident, Protocol):
@@ -76,14 +82,19 @@ class Intake:
     def submit(self, request: InferenceRequest, sink: Sink) -> Call:
         """core.ports.InferencePort.submit, for this version."""
         now = self._now()
-        asked = self._asked
-        asked.count += 1
-        asked.at = now
+        if request.priority is not JOB:
+            asked = self._asked
+            asked.count += 1
+            asked.at = now
         deadline = request.deadline
         if deadline is None:
             deadline = Instant(now + self._serving.timeout_s)
         call = Call(self._next_call(), request, sink, self, self._wheel, deadline, now)
         crew = self.crew
+        if request.priority is JOB:
+            crew.took_job(call)
+        elif crew.jobs:
+            self._ask_for_a_place(now)
         link = crew.freest() if crew.several else self.link
         if link is not None and link.has_room and not self.line and deadline > now and not request.reject_if_busy:
             link.send(call, now)
@@ -177,6 +188,23 @@ class Intake:
         return self._decider.describe()
 
     # ---- within
+
+    def _ask_for_a_place(self, now: Instant) -> None:
+        """Somebody waits for an answer. An item of a job that stands in the way gives way, unless it is expected to be done soon; if it isn't
+        then, it does so after all."""
+        item = self.crew.in_the_way()
+        if item is None:
+            return
+        delay_s = self._site.settings.job_delay_s
+        if max(self.service_s, default=UNKNOWN_S) - (now - item.sent_at) > delay_s:
+            item.refuse(_gave_way())
+        else:
+            self._site.loop.call_later(delay_s, self._insist, item)
+
+    def _insist(self, item: Call) -> None:
+        crew = self.crew
+        if item.state is not DONE and crew.asked_here and crew.in_flight >= crew.working:
+            item.refuse(_gave_way())
 
     def _standing(self, request: InferenceRequest) -> Standing:
         crew = self.crew

@@ -156,7 +156,7 @@ class Manager:
             new_suffix=_suffix,
         )
         self._upkeep = Upkeep(self._site, self._instances)
-        self.job_room = IdleCapacity(self._models)
+        self.job_room = IdleCapacity(self._models, room=room, now=clock.now)
         self._prefetching = Prefetching(self._site, models=self._models.values)
         self._scratch_watch = ScratchWatch(
             scratch,

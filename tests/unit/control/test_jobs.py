@@ -15,7 +15,9 @@ from fornada.core import errors
 from fornada.core.errors import FornadaError
 from fornada.core.jobs import ENDED, Ask, ItemRequest, Job, JobId, Order, Outcome, Status
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, ModelName
+from fornada.core.policy.idle_capacity import Places
 from fornada.core.policy.second_tries import MOST_ATTEMPTS
+from fornada.core.requests import Priority
 from fornada.core.settings import JobsSettings
 from fornada.store.sqlite import SqliteStore
 from tests.loops.virtual import VirtualClock, virtual
@@ -43,11 +45,13 @@ class Door:
     def __init__(self) -> None:
         self.waiting: dict[str, tuple[ItemRequest, Told]] = {}
         self.asked: list[str] = []
+        self.priorities: list[Priority] = []
         self.left: list[str] = []
         self.at_once: Callable[[ItemRequest], Said] | None = None
 
     def ask(self, item: ItemRequest, told: Told) -> Ticket:
         self.asked.append(item.request_id)
+        self.priorities.append(item.priority)
         if self.at_once is not None:
             told(self.at_once(item))
         else:
@@ -71,10 +75,11 @@ def answer(item: ItemRequest) -> Outcome:
 
 class Room:
     def __init__(self, most: int = 2) -> None:
-        self.places = most
+        self.most = most
+        self.overdue_s = 1e9
 
-    def most(self, model: ModelName) -> int:
-        return self.places
+    def places(self, model: ModelName, *, item_s: float | None) -> Places:
+        return Places(self.most, self.overdue_s)
 
 
 class Stand:
@@ -194,9 +199,27 @@ async def test_no_more_are_begun_than_there_is_room_for_and_room_is_looked_for_a
     job = stand.submit(5)
     await passes(10)
     assert stand.statuses(job) == "QQQQQ"
-    stand.room.places = 3
+    stand.room.most = 3
     await passes(0.1)
     assert stand.statuses(job) == "RRRQQ"
+
+
+@virtual
+async def test_where_nothing_is_left_over_one_is_begun_now_and_then_that_gives_way_to_nobody(make: Make):
+    stand = make(most=0)
+    stand.room.overdue_s = 10.0
+    job = stand.submit(3)
+    await passes(9)
+    assert stand.statuses(job) == "QQQ"
+    await passes(2)
+    assert (stand.statuses(job), stand.door.priorities) == ("RQQ", [Priority.LOW])
+    await passes(30)
+    assert stand.statuses(job) == "RQQ", "the next one's time begins with the end of the last"
+    stand.door.say()
+    await passes(9)
+    assert stand.statuses(job) == "CQQ"
+    await passes(2)
+    assert stand.statuses(job) == "CRQ"
 
 
 @virtual
@@ -245,7 +268,7 @@ async def test_cancel_in_every_state(make: Make):
     stand = make(most=0)
     queued = stand.submit(2)
     assert stand.jobs.cancel(queued.id, None).status is Status.CANCELLED
-    stand.room.places = 2
+    stand.room.most = 2
     running = stand.submit(3)
     await passes()
     stand.door.say(id="2-0")
