@@ -72,7 +72,7 @@ class Slumber:
         """On its device, before it was asked to sleep; None: a predecessor asked, and nobody knows."""
         self.failed_because = ""
         """Why the last sleep or wake came to nothing."""
-        self._overdue: asyncio.TimerHandle | None = None
+        self._overdue: asyncio.Task[None] | None = None
 
     # ---- what the life orders
 
@@ -81,7 +81,8 @@ class Slumber:
         if isinstance(command, Wake):
             runner.wake()
             return
-        self._overdue = self._site.loop.call_later(self._site.settings.drain_s, self._is_overdue, runner)
+        # A task, not a timer: it ends with the node.
+        self._overdue = self._site.tasks.start(self._watch(runner), name=f"overdue {runner.id}")
         if runner.device == CPU:
             self._site.tasks.start(self._ask_on_the_cpu(runner), name=f"sleep {runner.id}")
         else:
@@ -251,7 +252,8 @@ class Slumber:
         site.room.slept(self._resident)
         sleeper.tell(Slept())
 
-    def _is_overdue(self, runner: Runner) -> None:
+    async def _watch(self, runner: Runner) -> None:
+        await asyncio.sleep(self._site.settings.drain_s)
         if self._sleeper.runner is runner and self._sleeper.state is State.FALLING_ASLEEP:
             self._fail(runner, f"it was still falling asleep after {self._site.settings.drain_s:g} s (drain_s)")
 
