@@ -359,11 +359,13 @@ async def test_code_that_can_not_be_interrupted_keeps_its_place_but_its_caller_i
 @virtual
 async def test_the_runner_is_started_with_what_the_spec_says_and_nothing_of_our_environment():
     async with World() as world:
-        world.put(resources={"threads": 3, "memory": "64MiB"}, settings={"hold_mib": 3}, env={"MODE": "fast"}, serving={"max_batch": 4})
+        env = {"MODE": "fast", "CUDA_VISIBLE_DEVICES": "1"}
+        world.put(resources={"threads": 3, "memory": "64MiB"}, settings={"hold_mib": 3}, env=env, serving={"max_batch": 4})
         await world.answer(echo=1)
         launch = world.keeper.processes[0].launch
         assert launch.argv[0] == "/environments/x/bin/python" and launch.argv[-1] == "/sdk"
-        assert {key: launch.env[key] for key in ("OMP_NUM_THREADS", "MODEL_MEMORY_BYTES", "MODE")} == {
+        assert {key: launch.env[key] for key in ("OMP_NUM_THREADS", "MODEL_MEMORY_BYTES", "MODE", "CUDA_VISIBLE_DEVICES")} == {
+            "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "3",
             "MODEL_MEMORY_BYTES": str(64 * 1024**2),
             "MODE": "fast",

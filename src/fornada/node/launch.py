@@ -76,11 +76,12 @@ def launch(
     most_bytes: int,
     rest_after_s: float = 0.0,
     scratch_in_memory: bool = True,
+    cuda_visible: str = "",
 ) -> Launch:
     """`inherited` is the node's own environment, or the part of it in INHERITED_VARIABLES. A Seat's process may be there
     already; if not, it is made for all that will share it. `zygote` is the one to fork it from, or empty; `kin` the one of
     its environment, for a successor. `most_bytes` is what there is of the host for all models: no process may take more.
-    `rest_after_s` is node.parking's, for a process of its own."""
+    `rest_after_s` is node.parking's, for a process of its own. `cuda_visible` names the card that it is to compute on."""
     spec = version.spec
     shared = seat if isinstance(seat, Seat) else None
     home = shared.scratch if shared is not None else place.scratch
@@ -91,7 +92,7 @@ def launch(
     return Launch(
         instance=place.instance,
         argv=[provisioned.python, "-I", "-B", "-c", ENTRY, provisioned.sdk],
-        env=_environment(version, provisioned, place.device, inherited, home=home, memory_bytes=memory_bytes),
+        env=_environment(version, provisioned, inherited, home=home, memory_bytes=memory_bytes, cuda_visible=cuda_visible),
         cwd=home,
         limits=Limits(
             memory_bytes=memory_bytes,
@@ -130,7 +131,7 @@ def launch(
 
 
 def _environment(
-    version: Version, provisioned: Provisioned, device: str, inherited: Mapping[str, str], *, home: str, memory_bytes: int
+    version: Version, provisioned: Provisioned, inherited: Mapping[str, str], *, home: str, memory_bytes: int, cuda_visible: str
 ) -> dict[str, str]:
     spec = version.spec
     cache = os.path.join(home, "cache")
@@ -154,11 +155,12 @@ def _environment(
         # Taking a whole card at the first use is nothing for a machine with many models.
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        **({"CUDA_VISIBLE_DEVICES": ""} if device == CPU else {}),
         **dict.fromkeys(THREAD_VARIABLES, threads),
         "MODEL_MEMORY_BYTES": str(memory_bytes),
         **{name: inherited[name] for name in INHERITED_VARIABLES if name in inherited},
         **spec.env,
+        # Where it computes is where it has a place in the book, whatever the model would rather have.
+        "CUDA_VISIBLE_DEVICES": cuda_visible,
     }
 
 

@@ -110,6 +110,7 @@ async def start(site: Site, version: Version, place: Place, obtained: Obtained, 
         most_bytes=site.devices.host_bytes + site.devices.slack_bytes(CPU),
         rest_after_s=rest_after_s(version.spec.serving, site.settings.park_after_s),
         scratch_in_memory=site.settings.scratch_in_memory,
+        cuda_visible=site.devices.visible(place.device),
     )
     return Started(await site.keeper.spawn(ordered), seat.because if isinstance(seat, Alone) else "")
 

@@ -64,6 +64,7 @@ def test_real_cards_come_before_fake_ones():
         ("cuda:1", "cuda"),
         ("cuda:2", "fake"),
     ]
+    assert [devices.visible(id) for id in ("cpu", "cuda:0", "cuda:1", "cuda:2")] == ["", "GPU-1", "GPU-2", ""]
     assert devices.rooms(charged={}, now=0.0)[1].total_bytes == 80 * GIB - int(80 * GIB * 0.03)
     assert (devices.slack_bytes("cuda:0"), devices.slack_bytes("cuda:2")) == (64 * 1024**2, 0)
 

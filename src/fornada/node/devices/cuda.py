@@ -47,6 +47,7 @@ class CudaDevice:
     def __init__(self, id: str, driver: Driver, *, reserve_share: float, reserve_bytes: int) -> None:
         self.id = id
         self.make = driver.name
+        self.uuid = driver.uuid
         self.fence = ""
         self._driver = driver
         self._latest = driver.read()
@@ -135,7 +136,7 @@ class CudaDevice:
             "fence": self.fence,
             "kind": self.kind,
             "name": self.make,
-            "uuid": self._driver.uuid,
+            "uuid": self.uuid,
             "energy_j": self._latest.energy_j,
         }
 

@@ -68,6 +68,11 @@ class Devices:
         """cpu | fake | cuda"""
         return self._all[device].kind if device in self._all else self._host.kind
 
+    def visible(self, device: str) -> str:
+        """What CUDA is to see of the machine's cards in a process that is placed on `device`: that one, by its own name. A card's number
+        means one thing to the driver and, ordered by speed, another to CUDA; on the cpu and on fake devices there is none to see."""
+        return self._cards[device].uuid if device in self._cards else ""
+
     def make(self, device: str) -> str:
         """What a peak that was measured on it holds for: a kind of card, or cpu."""
         return self._all[device].make if device in self._all else CPU
