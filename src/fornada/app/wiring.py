@@ -16,11 +16,14 @@ from fornada.app.config import is_loopback
 from fornada.app.data_directory import NODE_JSON, STORE
 from fornada.app.node_file import NodeFile
 from fornada.app.replacement import Replacement, listeners
+from fornada.app.webhook_secret import webhook_secret
 from fornada.control.catalog import Catalog
 from fornada.control.files import Files
 from fornada.control.jobs import Jobs
+from fornada.control.webhooks import Webhooks
 from fornada.core.errors import DiskFull
 from fornada.core.names import LOCAL_ACCOUNT, Instant
+from fornada.core.policy.outbound import outbound
 from fornada.core.ports import KeeperLost
 from fornada.core.resources import parse_size
 from fornada.core.settings import Settings
@@ -35,6 +38,7 @@ from fornada.node.keeper_client import KeeperClient
 from fornada.node.manager import Manager
 from fornada.node.provision import Provisioner
 from fornada.node.provision.sdk import ensure_sdk, package_folder
+from fornada.node.webhooks import HookClient
 from fornada.store.keys import mark_path
 from fornada.store.mark import watch
 from fornada.store.sqlite import SqliteStore, foreign_schema
@@ -138,6 +142,16 @@ class Node:
             settings=settings.jobs,
             weights=settings.node.account_weights,
             new_id=lambda: str(uuid.uuid4()),
+            outbound=outbound(settings.outbound.allow_private),
+        )
+        self._hook_client = HookClient(allow_private=settings.outbound.allow_private, inherited=environ)
+        self._webhooks = Webhooks(
+            store=self._store,
+            jobs=self._jobs,
+            port=self._hook_client,
+            secret=webhook_secret(data_dir, settings.jobs.webhook_secret),
+            clock=self._clock,
+            log=self._telemetry.log,
         )
         self._keys = self._keyring()
         self._files = Files(
@@ -193,6 +207,7 @@ class Node:
         await self._manager.start()
         self._jobs.start(self._server.items)
         self._files.start()
+        self._webhooks.start()
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
             await self._server.start(listeners(self._keeper))
@@ -216,10 +231,12 @@ class Node:
         if self._replaced.done():
             await self._leave()
         else:
+            self._webhooks.close()
             self._jobs.close()
             self._server.drain()
             await self._manager.drain(self._drain.result())
         self._files.close()
+        await self._hook_client.close()
         await self._server.stop(CLOSE_S)
         await self._provision.close()
         self._store.close()
@@ -232,6 +249,7 @@ class Node:
 
     async def _leave(self) -> None:
         """Another control plane serves: answers what came here before, and lets nothing of it get lost on its way over."""
+        self._webhooks.close()
         self._jobs.close()
         for listener in self._keeper.listeners:
             listener.close()

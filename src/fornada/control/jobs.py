@@ -19,11 +19,13 @@ from fornada.core.errors import Busy, FornadaError, Unavailable, UnknownJob
 from fornada.core.jobs import ENDED, ItemDoor, ItemRequest, Job, JobId, JobRoom, JobStore, Order, Outcome, Result, Status
 from fornada.core.lifecycle.job import Begun, Command, Conclude, Done, JobLife, NoteBeginning, Returned, Stopped, Withdraw
 from fornada.core.names import AccountId, Instant, ModelName
+from fornada.core.policy.outbound import Outbound
 from fornada.core.policy.second_tries import after
 from fornada.core.policy.turns_of_jobs import Turn, Turns
 from fornada.core.ports import Clock, EventLog
 from fornada.core.requests import Priority, Ticket
 from fornada.core.settings import JobsSettings
+from fornada.core.webhooks import check_url
 
 LOOK_S = 0.05
 """How often it is asked whether there is room, while items wait."""
@@ -33,6 +35,8 @@ SAMPLES = 8
 """Of how long items take."""
 KEEPING_S = 1.0
 """How often it is looked whether a job has expired, or may be forgotten."""
+
+NOWHERE_PRIVATE = Outbound()
 
 
 @dataclass(slots=True)
@@ -61,8 +65,9 @@ class Jobs:
         settings: JobsSettings,
         weights: Mapping[str, float],
         new_id: Callable[[], str],
+        outbound: Outbound = NOWHERE_PRIVATE,
     ) -> None:
-        """`weights` of accounts; `new_id` gives uuids that nobody can guess."""
+        """`weights` of accounts; `outbound` says where webhooks may go; `new_id` gives uuids that nobody can guess."""
         self._store = store
         self._door: ItemDoor
         self._room = room
@@ -71,6 +76,7 @@ class Jobs:
         self._settings = settings
         self._weights = weights
         self._new_id = new_id
+        self._outbound = outbound
         self._live: dict[JobId, _Live] = {}
         self._turns: dict[ModelName, Turns] = {}
         self._running: dict[ModelName, int] = {}
@@ -93,6 +99,8 @@ class Jobs:
     def submit(self, order: Order) -> Job:
         if not self._open:
             raise Unavailable("the node is starting or stopping", retry_after_s=1.0)
+        if order.webhook is not None:
+            check_url(order.webhook, self._outbound)
         waiting = self._store.waiting_items(order.account)
         if waiting + len(order.asks) > self._settings.max_items:
             text = f"the account has {waiting} requests in jobs that have not ended, {self._settings.max_items} is the most"

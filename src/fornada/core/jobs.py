@@ -66,6 +66,8 @@ class Order(msgspec.Struct, frozen=True):
     """JSON of the dialect's own."""
     prefix: str = ""
     """Of the job's id."""
+    webhook: str | None = None
+    """Address that is told when the job has ended."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -163,7 +165,7 @@ class JobsPort(Protocol):
     """Takes jobs in, and tells of them. `account` None: whoever asks may see everybody's."""
 
     def submit(self, order: Order) -> Job:
-        """An answer is a promise: it is on disk. Raises Conflict, Busy, DiskFull, Unavailable."""
+        """An answer is a promise: it is on disk. Raises BadRequest for a webhook that may not be, Conflict, Busy, DiskFull, Unavailable."""
 
     def job(self, id: JobId, account: AccountId | None) -> Job:
         """Raises UnknownJob, also for somebody else's."""

@@ -136,7 +136,7 @@ class OutboundSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbound]"""
 
     allow_private: list[str] = []
-    """host:port pairs that may be reached although private: by the node itself when it fetches artifacts, and for models whose
+    """host:port pairs that may be reached although private: by the node itself for artifacts and webhooks, and for models whose
     model.toml names them. The mirror, the package index and HF_ENDPOINT are the operator's own words, and need no line here."""
 
 
@@ -149,6 +149,8 @@ class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A job that isn't done so long after it was accepted is expired, unless it names a time of its own."""
     keep_s: float = 7 * 86400.0
     """How long a job that has ended can be asked for, and how long a file that was handed in is kept."""
+    webhook_secret: str = ""
+    """What webhooks are signed with; empty: a secret that the node makes once and keeps in DATA_DIR/webhook.secret."""
     max_files: str = "1GiB"
     """Bytes of all files of one account; one beyond it is refused."""
 

@@ -41,6 +41,15 @@ def read_options(raw: msgspec.Raw) -> Options:
     return Options(reject_if_busy=bool(busy))
 
 
+def webhook_of(raw: msgspec.Raw | None) -> str | None:
+    """The address that is to be told of a job's end. Raises BadRequest where it is no text; what it may name is decided elsewhere."""
+    value = value_of(raw) if raw is not None else None
+    url = value.get("webhook") if isinstance(value, dict) else None
+    if url is not None and not isinstance(url, str):
+        raise BadRequest("Type mismatch of '/options/webhook', it must be a string")
+    return url
+
+
 def check_tags(tags: list[Any]) -> None:
     """At most 5 tags of at most 50 letters, digits and `: - . / @`. Raises BadRequest."""
     if len(tags) > MOST_TAGS:

@@ -33,6 +33,8 @@ class JobRows(StoreFile):
                 "INSERT INTO items (job, number, model, reference, body) VALUES (?, ?, ?, ?, ?)",
                 ((job.id, number, ask.model, ask.reference, ask.body) for number, ask in enumerate(order.asks)),
             )
+            if order.webhook is not None:
+                self._db.execute("INSERT INTO hooks VALUES (?, ?, 'waiting', 0, 0, '')", (job.id, order.webhook))
         return job
 
     def job(self, id: JobId) -> Job | None:
@@ -111,6 +113,7 @@ class JobRows(StoreFile):
             )
             if removed.rowcount < REMOVED_AT_ONCE:
                 self._db.execute("DELETE FROM jobs WHERE id = ?", row)
+                self._db.execute("DELETE FROM hooks WHERE job = ?", row)
             return True
 
     def _results(self, id: JobId, after: int) -> list[sqlite3.Row]:

@@ -108,7 +108,19 @@ CREATE TABLE pieces (               -- written before their file, which is not t
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES)
+HOOKS = """
+CREATE TABLE hooks (
+    job TEXT PRIMARY KEY,
+    url TEXT NOT NULL,
+    state TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    next_at REAL NOT NULL,          -- seconds since 1970
+    last TEXT NOT NULL
+) STRICT;
+CREATE INDEX hooks_by_time ON hooks (state, next_at);
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

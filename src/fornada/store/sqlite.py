@@ -10,6 +10,7 @@ from fornada.core.ports import Entry, Peak, PeakKey, Version
 from fornada.core.specs import ModelSpec
 from fornada.store.file import foreign_schema
 from fornada.store.files import FileRows
+from fornada.store.hooks import HookRows
 from fornada.store.jobs import JobRows
 from fornada.store.keys import SqliteKeys
 from fornada.store.unusable import StoreUnusable
@@ -17,7 +18,7 @@ from fornada.store.unusable import StoreUnusable
 __all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 
-class SqliteStore(FileRows, JobRows, SqliteKeys):
+class SqliteStore(HookRows, FileRows, JobRows, SqliteKeys):
     """The store in the file `path`, whose folder must exist."""
 
     def entries(self) -> list[Entry]:

@@ -20,6 +20,7 @@ from fornada.edge.dialects.openai.batch_output import KIND, errors_id, output_id
 from fornada.edge.dialects.openai.pages import PAGE, page_of
 from fornada.edge.idempotency import idempotency_key
 from fornada.edge.json_bodies import fields_of, value_of
+from fornada.edge.platform_options import webhook_of
 from fornada.edge.problems import Style
 
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
@@ -71,6 +72,7 @@ _ASKED = {
         "endpoint": {"enum": list(ENDPOINTS)},
         "completion_window": {"type": "string", "description": "24h, or another time in s, m, h or d"},
         "metadata": {"type": ["object", "null"]},
+        "options": {"type": ["object", "null"], "properties": {"webhook": {"type": ["string", "null"], "format": "uri"}}},
     },
     "required": ["input_file_id", "endpoint", "completion_window"],
 }
@@ -83,6 +85,8 @@ class Asked(msgspec.Struct, frozen=True):
     endpoint: str
     completion_window: str
     metadata: dict[str, str] | None = None
+    options: msgspec.Raw | None = None
+    """The platform's."""
 
 
 def batch_routes(base: str, suffix: str, *, files: FilesPort, jobs: JobsPort, catalog: CatalogPort) -> list[Route]:
@@ -132,6 +136,7 @@ class _Desk:
         asks = list(_asks(content, asked.endpoint, _Models(self._catalog, account, call.facts.caller.models)))
         note = {"endpoint": asked.endpoint, "input": file.id, "window": asked.completion_window, "metadata": asked.metadata}
         target = f"/client/v4/accounts/{quote(account, safe='')}/ai{asked.endpoint}"
+        webhook = webhook_of(asked.options)
         models = {ask.model for ask in asks}
         order = Order(
             account=account,
@@ -141,7 +146,8 @@ class _Desk:
             asks=asks,
             expires_s=_window_s(asked.completion_window),
             key=idempotency_key(call.facts),
-            digest=hashlib.sha256(msgspec.json.encode([target, note]) + content).hexdigest(),
+            webhook=webhook,
+            digest=hashlib.sha256(msgspec.json.encode([target, note, webhook]) + content).hexdigest(),
             note=msgspec.json.encode(note).decode(),
             prefix="batch_",
         )

@@ -20,6 +20,7 @@ from fornada.edge.calls import JSON_TYPE, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import CLOSE, OPEN
 from fornada.edge.idempotency import idempotency_key
 from fornada.edge.json_bodies import Fields, encode, fields_of, value_of
+from fornada.edge.platform_options import webhook_of
 
 KIND = "workers-ai"
 QUEUE_BYTES = 10 * 1000 * 1000
@@ -61,6 +62,7 @@ class Queue:
             model=name,
             asks=[_ask(raw, number, resolved) for number, raw in enumerate(_requests(fields))],
             key=idempotency_key(exchange.facts),
+            webhook=webhook_of(fields.get("options")),
             digest=hashlib.sha256(target.encode() + b"\n" + body).hexdigest(),
         )
         return _state(self._jobs.submit(order))

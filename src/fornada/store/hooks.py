@@ -1,0 +1,37 @@
+"""core.webhooks.HookStore on the store's file."""
+
+from fornada.core.jobs import JobId
+from fornada.core.webhooks import Hook, HookState
+from fornada.store.file import StoreFile
+
+
+class HookRows(StoreFile):
+    """The webhooks' table. A job's is put in with the job, and goes with it."""
+
+    def hook(self, job: JobId) -> Hook | None:
+        with self._errors():
+            row = self._db.execute(f"SELECT {_HOOK} FROM hooks WHERE job = ?", (job,)).fetchone()
+            return _hook(row) if row is not None else None
+
+    def due_hooks(self, now: float, *, most: int) -> list[Hook]:
+        with self._errors():
+            columns = ", ".join(f"hooks.{name}" for name in Hook.__struct_fields__)
+            rows = self._db.execute(
+                f"SELECT {columns} FROM hooks JOIN jobs ON jobs.id = hooks.job "
+                "WHERE hooks.state = ? AND hooks.next_at <= ? AND jobs.ended > 0 ORDER BY hooks.next_at LIMIT ?",
+                (HookState.WAITING, now, most),
+            )
+            return [_hook(row) for row in rows]
+
+    def put_hook(self, hook: Hook) -> None:
+        with self._quick_transaction():
+            row = tuple(getattr(hook, name) for name in Hook.__struct_fields__)
+            self._db.execute(f"INSERT OR REPLACE INTO hooks ({_HOOK}) VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+_HOOK = ", ".join(Hook.__struct_fields__)
+
+
+def _hook(row: tuple[str, str, str, int, float, str]) -> Hook:
+    job, url, state, tries, next_at, last = row
+    return Hook(JobId(job), url, HookState(state), tries, next_at, last)
