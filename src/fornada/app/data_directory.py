@@ -11,6 +11,7 @@ from pathlib import Path
 FOLDERS = ("run", "environments", "artifacts", "bundles", "logs", "scratch")
 NODE_JSON = "run/node.json"
 STORE = "store.sqlite"
+USAGE = "run/usage"
 DYING_S = 5.0
 """How long the processes of a node that was killed may hold the lock on."""
 RETRY_S = 0.02

@@ -13,7 +13,7 @@ from typing import Any
 import fornada
 from fornada.app import ready
 from fornada.app.config import is_loopback
-from fornada.app.data_directory import NODE_JSON, STORE
+from fornada.app.data_directory import NODE_JSON, STORE, USAGE
 from fornada.app.node_file import NodeFile
 from fornada.app.replacement import Replacement, listeners
 from fornada.app.webhook_secret import webhook_secret
@@ -41,6 +41,7 @@ from fornada.node.provision.sdk import ensure_sdk, package_folder
 from fornada.node.webhooks import HookClient
 from fornada.store.keys import mark_path
 from fornada.store.mark import watch
+from fornada.store.metering import Metering
 from fornada.store.sqlite import SqliteStore, foreign_schema
 from fornada.telemetry import Level, Telemetry
 
@@ -117,6 +118,7 @@ class Node:
             log=self._telemetry.log,
         )
         self._catalog = Catalog(store=self._store, provision=self._provision, builtin=MODELS, log=self._telemetry.log)
+        self._usage = Metering(self._store, data_dir / USAGE, epoch=keeper.epoch, wall=self._clock.wall, log=self._telemetry.log)
         self._manager = Manager(
             clock=self._clock,
             keeper=keeper,
@@ -131,6 +133,7 @@ class Node:
             inherited=environ,
             zygotes=keeper,
             node=self._facts(),
+            usage=self._usage,
         )
         self._catalog.changed = self._manager.catalog_changed
         self._catalog.in_use = self._manager.in_use
@@ -163,6 +166,7 @@ class Node:
             operations=self._manager,
             jobs=self._jobs,
             files=self._files,
+            usage=self._usage,
             settings=settings.server,
             body_bytes=_share(settings.server.max_buffered),
             keyring=self._keys,
@@ -204,6 +208,9 @@ class Node:
         await self._provision.start()
         self._manager.expect_predecessor(there=self._keeper.predecessor)
         self._keeper.on_left = self._alone
+        if not self._keeper.predecessor:
+            self._usage.take_over()  # before a runner can give back an answer that was a predecessor's
+        summing = asyncio.create_task(self._usage.run(), name="sum up usage")
         await self._manager.start()
         self._jobs.start(self._server.items)
         self._files.start()
@@ -239,12 +246,15 @@ class Node:
         await self._hook_client.close()
         await self._server.stop(CLOSE_S)
         await self._provision.close()
+        summing.cancel()
+        self._usage.close()
         self._store.close()
         self._telemetry.close()
 
     def _alone(self) -> None:
         """A predecessor has gone. It may have accepted jobs until it did."""
         self._manager.expect_predecessor(there=False)
+        self._usage.take_over()
         self._jobs.take_up()
 
     async def _leave(self) -> None:

@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "Models": ("models", "run", "batch", "deploy", "versions", "rm"),
     "Life": ("load", "unload", "sleep", "pin", "reset"),
     "Watch": ("ps", "top", "logs", "why"),
-    "Access": ("keys",),
+    "Access": ("keys", "usage"),
 }
 """Heading of the help -> names; each is found in fornada.cli.commands, in the module of its name or that of MODULES."""
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fornada.core.errors import FornadaError
+from fornada.core.keys import NO_KEY, KeyId
 from fornada.core.names import AccountId, Instant, ModelName, VersionDigest
 
 
@@ -47,6 +48,8 @@ class InferenceRequest(msgspec.Struct, frozen=True, gc=False):
     reject_if_busy: bool = False
     affinity: str | None = None
     priority: Priority = Priority.NORMAL
+    key: KeyId = NO_KEY
+    """The key that it came with."""
 
 
 class InvokeHead(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -194,7 +194,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Variables of the runner."""
     command: CommandSpec = CommandSpec()
     price: dict[str, float] = {}
-    """Neurons per token, image, second ..."""
+    """Neurons for each request, second (of the runner), token, input_token, output_token, image (one a request, unless the model counts
+    them), or whatever else the model's code counts in context.usage, by its name."""
     artifacts: list[ArtifactSpec] = []
     """[[artifacts]]"""
     tensors: TensorsSpec = TensorsSpec()
@@ -310,8 +311,8 @@ def _check(spec: ModelSpec) -> None:
         if (table, key) not in _BYTE_KEYS and value > NUMBER_MOST:
             raise InvalidSpec(f"model.toml: [{table}] {key} = {value:g} is more than {NUMBER_MOST}")
     for name, number in spec.price.items():
-        if not math.isfinite(number):
-            raise InvalidSpec(f"model.toml: [price] {name} must be a finite number")
+        if not (math.isfinite(number) and number >= 0):
+            raise InvalidSpec(f"model.toml: [price] {name} must be a finite number, and not negative")
     if spec.serving.min_instances > spec.serving.max_instances:
         raise InvalidSpec("model.toml: [serving] min_instances exceeds max_instances")
     if not _DEVICE.match(spec.resources.device):

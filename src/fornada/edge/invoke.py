@@ -94,6 +94,7 @@ class Invoker:
             reject_if_busy=reject_if_busy,
             affinity=facts.affinity,
             priority=facts.priority,
+            key=facts.caller.key,
         )
         exchange.hold(self.submit(request, sink))
 

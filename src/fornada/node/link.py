@@ -25,6 +25,7 @@ from fornada.node.call import ABANDONED, CREDIT_STEP, DONE, SENT, STREAMING, Cal
 from fornada.node.ears import Ears
 from fornada.node.heads import object_of, refusal_of, short_head
 from fornada.node.life_words import LifeWords
+from fornada.node.metering import UNMETERED, Meter
 from fornada.node.outbox import Outbox
 from fornada.telemetry.metrics import Spread
 from fornada_sdk.wire.arena import PLACE
@@ -69,6 +70,7 @@ class Link:
         max_body: int,
         now: Callable[[], Instant],
         loop: asyncio.AbstractEventLoop,
+        meter: Meter | None = None,
     ) -> None:
         """`max_body`: bytes of the longest request. Times from sending to answer go to `service_s` (the last ones, for predictions) and
         to `runner_s` (the metric).
@@ -79,6 +81,7 @@ class Link:
         self._runner_s = runner_s
         self._now = now
         self._loop = loop
+        self._meter = meter or UNMETERED
         self._bodies = Bodies(self._is_awaited)
         self._life = LifeWords(ears, now)
         self._owed_bytes = 0
@@ -126,6 +129,7 @@ class Link:
         alone = not self.calls
         self.calls[call.id] = call
         self.live += 1
+        self._meter.sent(call)
         head = request.head
         body = request.body
         if len(body) == 1:
@@ -196,6 +200,11 @@ class Link:
         """After the process has ended: takes in what it had still sent."""
         while self.open and self._read():
             pass
+
+    def forget(self) -> None:
+        """The process has ended, and with it what it worked on."""
+        for call in self.calls.values():
+            self._meter.lost(call)
 
     def close(self) -> None:
         """No call may be live any more. The descriptor stays open."""
@@ -272,6 +281,7 @@ class Link:
                         took_s = now - call.sent_at
                         self._runner_s.observe(took_s)
                         self._service_s.append(took_s)
+                        self._meter.ended(call, said, took_s)  # before a sink can let the acknowledgement go out
                         try:
                             call.sink.answer(said, packet[body:at])
                         except Exception as error:  # noqa: BLE001 - the boundary with who reads model output
@@ -340,8 +350,9 @@ class Link:
         if kind == _ITEM_KIND:
             return
         if call is None:
-            self._unknown(kind, request)
+            self._unknown(kind, request, _OK)
         else:
+            self._meter.unheard(call, self._now() - call.sent_at)
             self._drop(call)
 
     def _hear(self, kind: int, part: int, request: int, payload: bytes, now: Instant) -> None:
@@ -369,7 +380,7 @@ class Link:
         said = _OK if head == OK_HEAD else _HEADS.decode(head)
         call = self.calls.get(request)
         if call is None:
-            self._unknown(kind, request)
+            self._unknown(kind, request, said)
             return
         if kind == Kind.STREAM:
             if call.state is STREAMING:
@@ -382,6 +393,7 @@ class Link:
             raise ProtocolError(f"request {request}: {Kind(kind).name} while {call.state.value}")
         error = None if said.status == "ok" else refusal_of(said)
         if call.state is ABANDONED:
+            self._meter.ended(call, said, now - call.sent_at)
             self._drop(call)
             return
         del self.calls[request]
@@ -400,6 +412,7 @@ class Link:
         streamed = call.state is STREAMING
         self.live -= 1
         if isinstance(error, OutOfDeviceMemory) and not streamed:
+            self._meter.lost(call)  # before it may be sent again
             error = self._ears.ran_out(call, error)
             if error is None:
                 return
@@ -408,6 +421,7 @@ class Link:
         took_s = now - call.sent_at
         self._runner_s.observe(took_s)
         self._service_s.append(took_s)
+        self._meter.ended(call, said, took_s)
         sink = call.sink
         if streamed:
             self._tell(sink.stream_ends, error, said, refuse=sink.stream_ends)
@@ -444,12 +458,13 @@ class Link:
         self._loop.call_exception_handler({"message": "a sink failed", "exception": error})
         refuse(InternalFault("the server failed over the model's answer; its log says more"))
 
-    def _unknown(self, kind: int, request: int) -> None:
+    def _unknown(self, kind: int, request: int, said: AnswerHead) -> None:
         if kind == Kind.STREAM:
             self._outbox.owe(frame(Kind.CANCEL, request))
             return
         if request in self.foreign:
             self.foreign.discard(request)
             self._ears.freed()
+        self._meter.orphaned(request, said)
         self._outbox.acks.append(request)
         self._ears.orphaned(request)

@@ -22,6 +22,7 @@ from fornada.core.ports import CatalogPort, Clock, Health, KeeperPort, LogLine, 
 from fornada.core.requests import InferenceRequest, Sink, Ticket
 from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
+from fornada.core.usage import Uncounted, UsagePort
 from fornada.node import residency, views
 from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
@@ -101,6 +102,7 @@ class Manager:
         zygotes: ZygotePort | None = None,
         node: Mapping[str, Any] | None = None,
         measure: Callable[[int], Held] = held_by,
+        usage: UsagePort | None = None,
     ) -> None:
         """`allow_private` is [outbound] allow_private. `inherited` is the node's environment, of which runners see
         node.launch.INHERITED_VARIABLES; without `zygotes` each of them is executed; `node` is run/node.json's object. `measure` is
@@ -154,6 +156,7 @@ class Manager:
             next_call=itertools.count((keeper.epoch << 40) + 1).__next__,
             passed=fault_port(inherited or {}),
             new_suffix=_suffix,
+            usage=usage or Uncounted(),
         )
         self._upkeep = Upkeep(self._site, self._instances)
         self.job_room = IdleCapacity(self._models, room=room, now=clock.now)

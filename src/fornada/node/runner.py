@@ -17,6 +17,7 @@ from fornada.core.specs import ServingSpec
 from fornada.node.bookings import BYTES_MOST, Booking, Bookings
 from fornada.node.call import Call
 from fornada.node.link import Link
+from fornada.node.metering import Meter
 from fornada.node.outbound import Gate, named_places
 from fornada.node.output import OutputReader
 from fornada.node.shortage import Short, tried_again
@@ -105,6 +106,7 @@ class Runner:
             max_body=serving.max_body,
             now=site.now,
             loop=site.loop,
+            meter=Meter(site.usage, owner.model, owner.version.spec.price),
         )
         self.output = self._read_output()
         self._bookings = Bookings(self._book, faulted=self.faulted, loop=site.loop)
@@ -151,6 +153,7 @@ class Runner:
     def close(self) -> None:
         """After `ended`, when no caller waits any more."""
         self._close_gate()
+        self.link.forget()
         self.link.close()
         self.process.forget()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from fornada.core.names import Instant
 from fornada.core.ports import Clock, KeeperPort, ProvisionPort, StorePort
 from fornada.core.settings import NodeSettings
+from fornada.core.usage import Uncounted, UsagePort
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
 from fornada.node.faults import Faults
@@ -57,4 +58,5 @@ class Site:
     """Told of each command of a life that was carried out, and whose: node.fault_port."""
     new_suffix: Callable[[], str]
     """Chance, for the ids of instances."""
+    usage: UsagePort = field(default_factory=Uncounted)
     handover: Handover = field(default_factory=Handover)

@@ -120,7 +120,27 @@ CREATE TABLE hooks (
 CREATE INDEX hooks_by_time ON hooks (state, next_at);
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS)
+USAGE = """
+CREATE TABLE usage (
+    account TEXT NOT NULL,
+    key TEXT NOT NULL,              -- id; empty where there was none
+    model TEXT NOT NULL,
+    day INTEGER NOT NULL,           -- since 1970, UTC
+    requests INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    device_seconds REAL NOT NULL,
+    neurons REAL NOT NULL,
+    PRIMARY KEY (account, key, model, day)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX usage_by_day ON usage (day);
+CREATE TABLE journals (             -- of what happened since: how far each is in the sums
+    name TEXT PRIMARY KEY,
+    position INTEGER NOT NULL
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

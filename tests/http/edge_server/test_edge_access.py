@@ -64,6 +64,7 @@ MAY = {
     f"GET {MODEL}/logs": DEPLOYER,
     "GET /api/v1/jobs/{id}": USER,
     "POST /api/v1/jobs/{id}/cancel": USER,
+    "GET /api/v1/usage": USER,
     "GET /metrics": ADMIN,
     "GET /api/v1/devices": ADMIN,
     "PATCH /api/v1/devices/{device}": ADMIN,

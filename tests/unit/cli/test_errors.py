@@ -31,6 +31,7 @@ NEEDS_A_NODE = {
     "nodes": ["nodes"],
     "unfence": ["unfence", "cuda:0"],
     "prune": ["prune"],
+    "usage": ["usage"],
 }
 WITHOUT_A_NODE = {"serve", "doctor", "deploy", "simulate", "keys"}
 """deploy looks at the folder first; it has its own test."""

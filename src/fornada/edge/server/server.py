@@ -11,6 +11,7 @@ from fornada.core.files import FilesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
 from fornada.core.settings import ServerSettings
+from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
 from fornada.edge.dialects import admin, openai, workers_ai
 from fornada.edge.ids import Ids
@@ -45,6 +46,7 @@ class Server:
         operations: OperationsPort,
         jobs: JobsPort,
         files: FilesPort,
+        usage: UsagePort | None = None,
         settings: ServerSettings,
         body_bytes: int = BODY_BYTES,
         keyring: Keyring | None = None,
@@ -79,6 +81,7 @@ class Server:
                 observer=self._observer,
                 clock=self._clock,
                 draining=lambda: self._shared is not None and self._shared.draining,
+                usage=usage if usage is not None else Uncounted(),
                 others=routes,
             ),
         )

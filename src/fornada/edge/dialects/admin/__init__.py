@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, OperationsPort
 from fornada.core.settings import ServerSettings
+from fornada.core.usage import UsagePort
 from fornada.edge.calls import Route
 from fornada.edge.dialects.admin.deploy import deploy_routes
 from fornada.edge.dialects.admin.jobs import job_routes
@@ -17,6 +18,7 @@ from fornada.edge.dialects.admin.models import model_routes
 from fornada.edge.dialects.admin.node import node_routes
 from fornada.edge.dialects.admin.pages import page_routes
 from fornada.edge.dialects.admin.prune import prune_routes
+from fornada.edge.dialects.admin.usage import usage_routes
 from fornada.edge.observer import Observer
 
 __all__ = ["routes"]
@@ -31,6 +33,7 @@ def routes(
     observer: Observer,
     clock: Clock,
     draining: Callable[[], bool],
+    usage: UsagePort,
     others: Sequence[Route],
 ) -> list[Route]:
     """All routes of the dialect. `others`: those of the other dialects, for the description."""
@@ -44,5 +47,6 @@ def routes(
         *node_routes(operations=operations, observer=observer, draining=draining),
         *job_routes(jobs=jobs),
         *prune_routes(catalog=catalog),
+        *usage_routes(usage=usage),
     ]
     return [*own, *page_routes([*others, *own])]

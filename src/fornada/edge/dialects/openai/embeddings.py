@@ -130,6 +130,7 @@ class EmbeddingsDoor(OpenaiDoor):
                 reject_if_busy=reject_if_busy,
                 affinity=exchange.facts.affinity,
                 priority=exchange.facts.priority,
+                key=exchange.facts.caller.key,
             )
 
 
