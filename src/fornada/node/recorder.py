@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.demand import hour_of
-from fornada.core.policy.record import Came, Entry, Gone, Known, Ready, line
+from fornada.core.policy.record import Came, Entry, Gone, Known, Learned, Ready, Slept, line
 from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
 from fornada.node.worth import Asked, Worth
@@ -72,6 +72,14 @@ class _Worth(Worth):
     def opened(self, now: Instant) -> None:
         super().opened(now)
         self._recorder.note(Ready(now, self._model, self.ladder))
+
+    def offers_sleep(self, now: Instant, *, step_s: float, host_bytes: int) -> None:
+        super().offers_sleep(now, step_s=step_s, host_bytes=host_bytes)
+        self._recorder.note(Learned(now, self._model, self.ladder))
+
+    def slept(self, now: Instant, *, answered_at: Instant, device_bytes: int, host_bytes: int) -> None:
+        super().slept(now, answered_at=answered_at, device_bytes=device_bytes, host_bytes=host_bytes)
+        self._recorder.note(Slept(now, self._model, self.ladder))
 
     def released(self, now: Instant, *, answered_at: Instant) -> None:
         super().released(now, answered_at=answered_at)

@@ -130,7 +130,7 @@ class Slumber:
         kind = self._site.devices.kind(runner.device)
         copied = 0 if kind in (CPU, "fake") else held
         step_s = self._site.devices.copy_s(runner.device, held) if kind == "fake" else STEP_S
-        self._sleeper.worth.offers_sleep(step_s=step_s, host_bytes=host_bytes + copied)
+        self._sleeper.worth.offers_sleep(self._site.now(), step_s=step_s, host_bytes=host_bytes + copied)
 
     @property
     def rests_asleep(self) -> bool:

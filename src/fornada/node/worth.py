@@ -86,7 +86,7 @@ class Worth:
         """No further request goes to it."""
         self._closed_at = now
 
-    def offers_sleep(self, *, step_s: float, host_bytes: int) -> None:
+    def offers_sleep(self, now: Instant, *, step_s: float, host_bytes: int) -> None:
         """Its process says that it can; `step_s` and `host_bytes` are guesses, which hold until it has slept."""
         if not self._tried:
             self._sleep = Ladder(sleeps=True, sleep_s=step_s, wake_s=step_s, asleep_host_bytes=host_bytes)

@@ -247,9 +247,8 @@ class Simulation:
 
     def _step_down(self, instance: _Instance) -> None:
         instance.stepping = True
-        ladder = instance.model.ladder
         if instance.phase is Phase.FALLING:
-            instance.arrives_at = self._over_link("down", ladder.sleep_s)
+            instance.arrives_at = self._asleep_at(instance.model)
             self._after(instance, lambda: self._fell_asleep(instance))
         else:
             instance.arrives_at = self._takes(self._stop_takes_s(instance.model))
@@ -280,7 +279,7 @@ class Simulation:
             what = "wake"
             instance.phase = Phase.COMING
             instance.charge_bytes = model.device_bytes
-            instance.arrives_at = self._over_link("up", model.ladder.wake_s)
+            instance.arrives_at = self._awake_at(model)
         self.report.choices.append(Choice(self.now, what, name))
         self._after(instance, lambda: self._ready(instance))
 
@@ -304,6 +303,12 @@ class Simulation:
 
     def _stop_takes_s(self, model: SimulatedModel) -> float:
         return model.ladder.stop_s
+
+    def _asleep_at(self, model: SimulatedModel) -> Instant:
+        return self._over_link("down", model.ladder.sleep_s)
+
+    def _awake_at(self, model: SimulatedModel) -> Instant:
+        return self._over_link("up", model.ladder.wake_s)
 
     def _over_link(self, direction: str, seconds: float) -> Instant:
         begins = max(self.now, self._link_free_at[direction])

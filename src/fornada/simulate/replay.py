@@ -8,11 +8,12 @@ the queues, the rates and every choice are its own.
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.demand import HOUR_S, Demand
 from fornada.core.policy.ladder import UNKNOWN, Ladder
-from fornada.core.policy.record import Came, Entry, Gone, Known, Moment, Ready
+from fornada.core.policy.record import Came, Entry, Gone, Known, Learned, Moment, Ready, Slept
 from fornada.simulate.node import Simulation, _Instance
 from fornada.simulate.report import Choice
 from fornada.simulate.traffic import Asked, SimulatedModel
@@ -40,22 +41,22 @@ def choices(record: Sequence[Entry]) -> list[Choice]:
 
 
 class Replay(Simulation):
-    """A recorded run on virtual time. Models that sleep aren't in it: what a wake-up took is not recorded."""
+    """A recorded run on virtual time. What idleness or an operator puts to sleep or stops isn't in it: nobody chose that for a wish's sake."""
 
     def __init__(self, record: Sequence[Entry]) -> None:
-        """Raises ValueError for a record without a plan or of models that sleep."""
+        """Raises ValueError for a record without a plan."""
         moments = [entry for entry in record if isinstance(entry, Moment)]
         if not moments:
             raise ValueError("the record holds no plan")
-        if any(moment.made.sleep for moment in moments):
-            raise ValueError("the record holds models that fell asleep, which isn't replayed yet")
         known = {entry.model: entry for entry in reversed(record) if isinstance(entry, Known)}
         sizes = {need.model: need for moment in reversed(moments) for need in moment.needs}
         devices = [replace(device, foreign_bytes=0, lingering_bytes=0) for device in moments[0].devices]
         super().__init__([_model(name, need.device_bytes) for name, need in sizes.items()], devices, bounds=moments[0].bounds)
         self._demand = {name: Demand(at=known[name].at) if name in known else Demand(at=moments[0].at) for name in sizes}
         self._began = next((entry for entry in record if isinstance(entry, Known)), Known(moments[0].at, ModelName(""), 0))
-        self._starts, self._ends = _steps(record)
+        self._steps = _steps(record)
+        self._coming: dict[ModelName, str] = {}
+        """How whoever is on its way up comes: start or wake."""
         self._requests = [Asked(entry.at, entry.model, WORK_S) for entry in record if isinstance(entry, Came) and entry.model in sizes]
 
     def choices(self) -> list[Choice]:
@@ -65,30 +66,52 @@ class Replay(Simulation):
     # ---- the record's numbers instead of the simulator's own
 
     def _start_takes_s(self, model: SimulatedModel) -> float:
-        return self._starts[model.name][0][0] if self._starts[model.name] else UNKNOWN.start_s
+        self._coming[model.name] = "start"
+        return self._took_s("start", model.name, UNKNOWN.start_s)
 
     def _stop_takes_s(self, model: SimulatedModel) -> float:
-        return self._ends[model.name][0][0] if self._ends[model.name] else UNKNOWN.stop_s
+        return self._took_s("evict", model.name, UNKNOWN.stop_s)
+
+    def _asleep_at(self, model: SimulatedModel) -> Instant:
+        return self._takes(self._took_s("sleep", model.name, UNKNOWN.sleep_s))
+
+    def _awake_at(self, model: SimulatedModel) -> Instant:
+        self._coming[model.name] = "wake"
+        return self._takes(self._took_s("wake", model.name, UNKNOWN.wake_s))
 
     def _ready(self, instance: _Instance) -> None:
-        self._learn(instance.model.name, self._starts, instance)
+        self._learn(self._coming.pop(instance.model.name), instance)
         super()._ready(instance)
 
+    def _fell_asleep(self, instance: _Instance) -> None:
+        self._learn("sleep", instance)
+        super()._fell_asleep(instance)
+
     def _ended(self, instance: _Instance) -> None:
-        self._learn(instance.model.name, self._ends, instance)
+        self._learn("evict", instance)
         super()._ended(instance)
 
-    def _learn(self, name: ModelName, steps: "_Steps", instance: _Instance) -> None:
-        if steps[name]:
-            _, ladder = steps[name].popleft()
-            self._models[name] = instance.model = replace(self._models[name], ladder=ladder)
+    def _took_s(self, what: str, name: ModelName, unknown_s: float) -> float:
+        steps = self._steps[what, name]
+        return steps[0].took_s if steps else unknown_s
+
+    def _learn(self, what: str, instance: _Instance) -> None:
+        name = instance.model.name
+        if steps := self._steps[what, name]:
+            self._models[name] = instance.model = replace(self._models[name], ladder=steps.popleft().ladder)
 
     def _hour(self) -> int:
         return self._began.hour + int((self.now - self._began.at) // HOUR_S)
 
 
-_Steps = dict[ModelName, deque[tuple[float, Ladder]]]
-"""Of each model, in order: what it took in seconds, and what is known after it."""
+class _Step(NamedTuple):
+    took_s: float
+    ladder: Ladder
+    """What is known after it."""
+
+
+_Steps = dict[tuple[str, ModelName], deque[_Step]]
+"""By what it was (as a Choice says it) and whose, in order."""
 
 
 def _model(name: ModelName, device_bytes: int) -> SimulatedModel:
@@ -96,19 +119,20 @@ def _model(name: ModelName, device_bytes: int) -> SimulatedModel:
     return SimulatedModel(name, device_bytes, 0, UNKNOWN, concurrency=1 << 16)
 
 
-def _steps(record: Sequence[Entry]) -> tuple[_Steps, _Steps]:
-    """(starts, ends)"""
-    starts: _Steps = defaultdict(deque)
-    ends: _Steps = defaultdict(deque)
-    begun: dict[ModelName, Instant] = {}
+def _steps(record: Sequence[Entry]) -> _Steps:
+    steps: _Steps = defaultdict(deque)
+    begun: dict[ModelName, Choice] = {}
+    last: dict[ModelName, deque[_Step]] = {}
     for entry in record:
         match entry:
             case Moment():
-                begun |= {ModelName(choice.key): entry.at for choice in choices([entry])}
-            case Ready() if entry.model in begun:
-                starts[entry.model].append((entry.at - begun.pop(entry.model), entry.ladder))
-            case Gone() if entry.model in begun:
-                ends[entry.model].append((entry.at - begun.pop(entry.model), entry.ladder))
+                begun |= {ModelName(choice.key): choice for choice in choices([entry])}
+            case Ready() | Slept() | Gone() if entry.model in begun:
+                choice = begun.pop(entry.model)
+                last[entry.model] = steps[choice.what, entry.model]
+                last[entry.model].append(_Step(entry.at - choice.at, entry.ladder))
+            case Learned() if entry.model in last:
+                last[entry.model][-1] = last[entry.model][-1]._replace(ladder=entry.ladder)
             case _:
                 pass
-    return starts, ends
+    return steps

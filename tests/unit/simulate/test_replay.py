@@ -9,7 +9,7 @@ from fornada.core.names import Instant, ModelName
 from fornada.core.policy.ladder import Ladder
 from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, Phase
 from fornada.core.policy.placement import NEVER, Plan, plan
-from fornada.core.policy.record import Came, Entry, Gone, Known, Moment, Ready, line, moment, read
+from fornada.core.policy.record import Came, Entry, Gone, Known, Learned, Moment, Ready, Slept, line, moment, read
 from fornada.simulate.replay import Replay, choices, different_plans
 
 GIB = 1024**3
@@ -71,6 +71,45 @@ def test_the_simulator_chooses_what_the_node_chose():
 def test_what_cannot_be_replayed_is_refused():
     with pytest.raises(ValueError, match="no plan"):
         Replay(RECORD[:3])
-    slept = msgspec.structs.replace(EVICTS, made=replace(Plan(), sleep=(f"{A}@1",)))
-    with pytest.raises(ValueError, match="fell asleep"):
-        Replay([*RECORD[:6], slept])
+
+
+SLEEPER = replace(LADDER, sleeps=True, sleep_s=0.02, wake_s=0.03, asleep_host_bytes=GIB)
+ASLEEP = replace(SLEEPER, sleep_s=0.01)
+
+
+def sleeper(name: ModelName, phase: Phase, *, ladder: Ladder = SLEEPER, charge_bytes: int = 5 * GIB) -> Holding:
+    return replace(holding(name, phase), ladder=ladder, charge_bytes=charge_bytes)
+
+
+def wants(name: ModelName, since: float, ladder: Ladder = LADDER) -> Need:
+    return replace(need(name, since), ladder=ladder, in_s=ladder.wake_s if ladder.sleeps else 0.0)
+
+
+SLEEPS: list[Entry] = [
+    *RECORD[:5],
+    Learned(Instant(1.2), A, SLEEPER),
+    Came(Instant(2.0), B),
+    made([wants(B, 2.0)], [sleeper(A, Phase.IDLE)], 2.0),
+    Slept(Instant(2.01), A, ASLEEP),
+    made([wants(B, 2.0)], [sleeper(A, Phase.ASLEEP, ladder=ASLEEP, charge_bytes=0)], 2.01),
+    Ready(Instant(2.21), B, LADDER),
+    Learned(Instant(2.21), B, SLEEPER),
+    Came(Instant(3.0), A),
+    made([wants(A, 3.0, ASLEEP)], [sleeper(A, Phase.ASLEEP, ladder=ASLEEP, charge_bytes=0), sleeper(B, Phase.IDLE)], 3.0),
+    Slept(Instant(3.02), B, ASLEEP),
+    made(
+        [wants(A, 3.0, ASLEEP)],
+        [sleeper(name, Phase.ASLEEP, ladder=ASLEEP, charge_bytes=0) for name in (A, B)],
+        3.02,
+    ),
+    Ready(Instant(3.05), A, ASLEEP),
+]
+
+
+def test_models_that_sleep_are_shown_again_too():
+    chosen = [(choice.what, choice.key) for choice in choices(SLEEPS)]
+    assert chosen == [("start", A), ("sleep", A), ("start", B), ("sleep", B), ("wake", A)]
+    replay = Replay(SLEEPS)
+    assert [(choice.what, choice.key) for choice in replay.choices()] == chosen
+    assert [round(answer.waited_s, 3) for answer in replay.report.answered] == [0.2, 0.21, 0.05]
+    assert read(line(entry) for entry in SLEEPS) == SLEEPS

@@ -41,6 +41,22 @@ class Ready(msgspec.Struct, frozen=True, tag_field="what", tag="ready"):
     ladder: Ladder
 
 
+class Learned(msgspec.Struct, frozen=True, tag_field="what", tag="learned"):
+    """What its steps are taken to cost has changed since it became ready: its process says that it can sleep."""
+
+    at: Instant
+    model: ModelName
+    ladder: Ladder
+
+
+class Slept(msgspec.Struct, frozen=True, tag_field="what", tag="asleep"):
+    """It has fallen asleep, and given back what it doesn't need there."""
+
+    at: Instant
+    model: ModelName
+    ladder: Ladder
+
+
 class Gone(msgspec.Struct, frozen=True, tag_field="what", tag="gone"):
     """It has given back its place."""
 
@@ -72,7 +88,7 @@ class Moment(msgspec.Struct, frozen=True, tag_field="what", tag="plan"):
         return plan(self.needs, self.holdings, self.devices, bounds=self.bounds, now=self.at)
 
 
-Entry = Known | Came | Ready | Gone | Moment
+Entry = Known | Came | Ready | Learned | Slept | Gone | Moment
 _decoder = msgspec.json.Decoder(Entry)
 
 
