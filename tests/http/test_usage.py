@@ -64,6 +64,12 @@ def test_each_request_a_runner_finishes_is_counted_for_its_key_with_its_price(ow
     table = fornada("usage", **environ).stdout
     assert "rivals" in table and user["id"] in table
     assert json.loads(fornada("usage", "--json", **environ).stdout)["usage"] == usage(node, admin)
+    small = create(node, "team", "user", "--neurons", 5, "--rpm", 100)
+    assert [run(small, "team", {"echo": 1}) for _ in range(3)] == [200, 200, 429], "2.5 each"
+    before = node.control_pid
+    kill(before)
+    node.wait_next_control_plane(after_pid=before)
+    assert run(small, "team", {"echo": 1}) == 429, "used up is used up"
 
 
 def _reached(answered: Callable[[], int], wanted: int) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from fornada.core.keys import RPM_MOST
 from fornada.core.policy.outbound import parse_place
 from fornada.core.resources import parse_size
 from fornada.core.settings import SECTIONS, DevicesSettings, FakeDeviceSettings, Settings
@@ -153,6 +154,10 @@ def _check(settings: Settings) -> None:
     for account, weight in settings.node.account_weights.items():
         if not LEAST_WEIGHT <= weight <= 1 / LEAST_WEIGHT:
             raise ConfigError(f"[node] account_weights: {account} = {weight} must be from {LEAST_WEIGHT:g} to {1 / LEAST_WEIGHT:g}")
+    for name, limits in (("account_rpm", settings.auth.account_rpm), ("account_neurons", settings.auth.account_neurons)):
+        for account, most in limits.items():
+            if not 0 < most < float("inf") or (name == "account_rpm" and most > RPM_MOST):
+                raise ConfigError(f"[auth] {name}: {account} = {most} must be above 0, and requests a minute at most {RPM_MOST}")
     if settings.node.backoff_s > 60:
         raise ConfigError(f"[node] backoff_s = {settings.node.backoff_s} is more than its bound of 60")
 

@@ -170,6 +170,7 @@ class Node:
             settings=settings.server,
             body_bytes=_share(settings.server.max_buffered),
             keyring=self._keys,
+            auth=settings.auth,
             telemetry=self._telemetry,
             clock=self._clock,
         )

@@ -16,6 +16,8 @@
     │   ├── Forbidden         10000
     │   ├── ForeignOrigin      3105
     │   ├── ModelNotAllowed    5018  somebody else's model
+    │   ├── RateLimited        3106  requests of a minute used up; `retry_after_s` says when
+    │   ├── QuotaUsedUp        3036  neurons of the day used up; never retried
     │   ├── InvalidSpec        5010  model.toml, bundle or dependencies; the model's author can mend it
     │   └── Conflict           5011  the state forbids it
     ├── NoCapacity           ours, for now; `retry_after_s` says when
@@ -140,6 +142,19 @@ class ModelNotAllowed(CallerFault):
     """The model belongs to another account."""
 
     code = 5018
+
+
+class RateLimited(CallerFault):
+    """The key or its account has sent its requests of a minute."""
+
+    code = 3106
+
+
+class QuotaUsedUp(CallerFault):
+    """The key or its account has used its neurons of the day (UTC)."""
+
+    code = 3036
+    retry = False
 
 
 class InvalidSpec(CallerFault):

@@ -25,6 +25,8 @@ ID_BYTES = 8
 SECRET_BYTES = 32
 _FORM = re.compile(rf"{PREFIX}_([0-9a-f]{{{2 * ID_BYTES}}})_([0-9a-f]{{{2 * SECRET_BYTES}}})\Z")
 LONGEST_ACCOUNT = 128
+RPM_MOST = 100_000
+"""Requests a minute of a limit: the time of each is remembered."""
 
 
 class Role(enum.IntEnum):
@@ -89,8 +91,8 @@ def new_key(
         raise ValueError(f"an account is 1 to {LONGEST_ACCOUNT} printable characters, without spaces around them")
     if role is Role.NOBODY:
         raise ValueError(f"a role is one of {', '.join(ROLES)}")
-    if requests_per_minute < 0 or not 0 <= neurons_per_day < float("inf"):
-        raise ValueError("a limit is a number above 0; 0 means none")
+    if not 0 <= requests_per_minute <= RPM_MOST or not 0 <= neurons_per_day < float("inf"):
+        raise ValueError(f"a limit is a number above 0, and requests a minute are at most {RPM_MOST}; 0 means none")
     id = KeyId(chance(ID_BYTES).hex())
     secret = chance(SECRET_BYTES).hex()
     key = Key(

@@ -108,6 +108,10 @@ class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     cors: list[str] = []
     """Origins beyond the local ones that browsers may call from."""
+    account_rpm: dict[str, int] = {}
+    """Requests a minute that all keys of an account may send together, e.g. { team-a = 600 }; no bound where nothing is said."""
+    account_neurons: dict[str, float] = {}
+    """Neurons that an account may use a day (UTC), e.g. { team-a = 10000 }; no bound where nothing is said."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,6 +32,10 @@ class Caller(NamedTuple):
     key: KeyId = NO_KEY
     models: frozenset[str] | None = None
     """The models that the key may run; None: all that its account may."""
+    rpm: int = 0
+    """Requests a minute that the key may send; 0: no limit."""
+    neurons: float = 0.0
+    """Those that it may use a day; 0: no limit."""
     why: str = ""
     """Why it is nobody."""
 
@@ -133,7 +137,7 @@ class KeyedMode:
         key = self._keys.get(shown.id)
         if not proves(shown.secret, key) or key is None:
             return UNKNOWN
-        return Caller(key.account, key.role, key.id, frozenset(key.models) or None)
+        return Caller(key.account, key.role, key.id, frozenset(key.models) or None, key.requests_per_minute, key.neurons_per_day)
 
     def allows_origin(self, origin: str) -> bool:
         return self._origins.allows_origin(origin)

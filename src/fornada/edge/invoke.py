@@ -8,11 +8,13 @@ import msgspec
 from fornada.core import errors
 from fornada.core.names import AccountId, Instant
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
-from fornada.core.requests import InferenceRequest, Sink
+from fornada.core.requests import InferenceRequest, Priority, Sink
 from fornada.edge.calls import Exchange, Parameter, Target
+from fornada.edge.limits import Limits
 from fornada.edge.validation import Contracts
 
 JSON = "application/json"
+JOB = Priority.JOB
 
 
 RUN_ERRORS = (
@@ -20,6 +22,8 @@ RUN_ERRORS = (
     errors.UnknownModel,
     errors.TooLarge,
     errors.ModelNotAllowed,
+    errors.RateLimited,
+    errors.QuotaUsedUp,
     errors.Busy,
     errors.DeadlinePassed,
     errors.Unavailable,
@@ -47,11 +51,12 @@ RUN_HEADERS = (
 class Invoker:
     """What a door needs to have requests run."""
 
-    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock) -> None:
+    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, limits: Limits) -> None:
         self.submit = inference.submit
         self.resolve = catalog.resolve
         self.contracts = contracts
         self.clock = clock
+        self.limits = limits
 
     def limit(self, target: Target) -> int:
         """Bytes that a body for the target's model may have. Raises UnknownModel and its like."""
@@ -59,11 +64,16 @@ class Invoker:
         resolved = self.resolve(target.reference, target.account or AccountId("local"))
         return resolved.spec.serving.max_body
 
-    def admit(self, exchange: Exchange, resolved: Resolved) -> None:
-        """Whether the caller may run this model. Raises ModelNotAllowed."""
-        models = exchange.facts.caller.models
+    def admit(self, exchange: Exchange, resolved: Resolved, account: AccountId) -> None:
+        """Whether the caller may run this model now. Raises ModelNotAllowed, RateLimited, QuotaUsedUp."""
+        facts = exchange.facts
+        models = facts.caller.models
         if models is not None and resolved.entry.name not in models:
             raise errors.ModelNotAllowed(f"this key is for other models than '{resolved.entry.name}'")
+        if facts.priority is JOB:  # it runs in what is left over, however many there are
+            self.limits.afford(facts.caller, account)
+        else:
+            self.limits.admit(facts.caller, account)
 
     def run(
         self,

@@ -53,6 +53,8 @@ STATUS: dict[type[FornadaError], int] = {
     errors.Forbidden: 403,
     errors.ForeignOrigin: 403,
     errors.ModelNotAllowed: 403,
+    errors.RateLimited: 429,
+    errors.QuotaUsedUp: 429,
     errors.InvalidSpec: 400,
     errors.Conflict: 409,
     errors.Busy: 429,

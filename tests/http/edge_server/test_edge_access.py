@@ -3,12 +3,15 @@
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pytest
 
 from fornada.core.keys import Key, KeyId, Role, new_key
 from fornada.core.names import AccountId
+from fornada.core.settings import AuthSettings
+from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
 from tests.harness.client import Closed, Response
 from tests.http.edge_server.conftest import Served
@@ -114,7 +117,9 @@ class Keys:
 class Locked(Served):
     """An edge with keys, and a client that shows them."""
 
-    def __init__(self, *, keyed: bool = True, loopback: bool = True) -> None:
+    def __init__(
+        self, *, keyed: bool = True, loopback: bool = True, auth: AuthSettings | None = None, usage: UsagePort | None = None
+    ) -> None:
         self.keys = Keys()
         self.mark = [0]
         self.texts: dict[str, str] = {"wrong key": f"fnd_{'0' * 16}_{'1' * 64}"}
@@ -127,11 +132,11 @@ class Locked(Served):
                 ("other admin", "other", ADMIN),
             ):
                 self.create(name, account, role)
-        super().__init__(keyring=Keyring(self.keys, loopback=loopback, mark=self.mark))
+        super().__init__(keyring=Keyring(self.keys, loopback=loopback, mark=self.mark), auth=auth, usage=usage)
         self.catalog.add("@test/mine", account="mine", visibility="account")
 
-    def create(self, name: str, account: str, role: Role, models: tuple[str, ...] = ()) -> Key:
-        key, self.texts[name] = new_key(AccountId(account), role, now=1.0, chance=secrets.token_bytes, models=models)
+    def create(self, name: str, account: str, role: Role, **limits: Any) -> Key:
+        key, self.texts[name] = new_key(AccountId(account), role, now=1.0, chance=secrets.token_bytes, **limits)
         self.keys.put_key(key)
         self.mark[0] += 1
         return key

@@ -17,8 +17,9 @@ from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, ModelNotA
 from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
 from fornada.core.ports import Entry, Health, LogLine, ModelView, Pruned, Resolved, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, InvokeHead, Sink
-from fornada.core.settings import ServerSettings
+from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.specs import ModelSpec, spec_from_table
+from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
 from fornada.edge.server import Server
 from fornada.telemetry import Telemetry
@@ -295,6 +296,8 @@ class Edge:
         *,
         settings: ServerSettings | None = None,
         keyring: Keyring | None = None,
+        auth: AuthSettings | None = None,
+        usage: UsagePort | None = None,
         telemetry: Telemetry | None = None,
         body_bytes: int = 1024**3,
     ) -> None:
@@ -306,6 +309,8 @@ class Edge:
         self.catalog.add("@test/a")
         self._settings = settings or ServerSettings()
         self._keyring = keyring
+        self._auth = auth
+        self._usage = usage
         self._telemetry = telemetry
         self._body_bytes = body_bytes
         self._loop = self.loop = uvloop.new_event_loop()
@@ -325,6 +330,8 @@ class Edge:
             settings=self._settings,
             body_bytes=self._body_bytes,
             keyring=self._keyring,
+            auth=self._auth,
+            usage=self._usage,
             telemetry=self._telemetry,
             clock=SystemClock(),
         )

@@ -33,7 +33,8 @@ class Clock:
 def targets() -> Targets:
     parts = {"inference": FakeInference(), "catalog": (catalog := FakeCatalog()), "clock": Clock()}
     contracts = Contracts(observer=Unobserved(), catalog=catalog)
-    return Targets([RunDoor(contracts=contracts, jobs=FakeJobs(), **parts), EmbeddingsDoor(contracts=contracts, **parts)])  # type: ignore[arg-type]
+    parts |= {"contracts": contracts, "limits": None}
+    return Targets([RunDoor(jobs=FakeJobs(), **parts), EmbeddingsDoor(**parts)])  # type: ignore[arg-type]
 
 
 def found(targets: Targets, url: str) -> Target:
@@ -49,7 +50,7 @@ SEGMENT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_charact
 
 @given(st.lists(SEGMENT, min_size=1, max_size=4), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20))
 def test_every_name_survives_every_spelling(segments: list[str], account: str):
-    door = RunDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock(), jobs=FakeJobs())  # type: ignore[arg-type]
+    door = RunDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock(), limits=None, jobs=FakeJobs())  # type: ignore[arg-type]
     name = "/".join(segments)
     if not account.isprintable():
         return
@@ -88,7 +89,7 @@ def test_other_routes_are_nobodys_target(targets: Targets):
 
 @given(st.binary(max_size=60))
 def test_any_url_is_judged_without_an_error(url: bytes):
-    door = EmbeddingsDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock())  # type: ignore[arg-type]
+    door = EmbeddingsDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock(), limits=None)  # type: ignore[arg-type]
     Targets([door]).find(b"/" + url)
     authority_of(url)
     try:

@@ -43,10 +43,12 @@ def keys() -> None:
 @keys.command()
 @click.option("--account", required=True, metavar="ID", help="Account that the key acts for.")
 @click.option("--role", required=True, type=click.Choice(ROLES), help="user runs models; deployer also deploys; admin everything.")
+@click.option("--rpm", type=click.IntRange(min=0), default=0, metavar="N", help="Requests a minute that it may send; 0: no limit.")
+@click.option("--neurons", type=click.FloatRange(min=0), default=0.0, metavar="N", help="Neurons a day (UTC) that it may use; 0: no limit.")
 @click.option("--models", multiple=True, metavar="NAME,...", help="The models that it may run; unless said, all that its account may.")
 @data_dir_option
 @json_option
-def create(account: str, role: str, models: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
+def create(account: str, role: str, rpm: int, neurons: float, models: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
     """Create a key and print it. It is shown this once: what is kept can't be turned back into it.
 
     \b
@@ -65,6 +67,8 @@ def create(account: str, role: str, models: tuple[str, ...], data_dir: Path | No
             KNOWN[role],
             now=time.time(),
             chance=secrets.token_bytes,
+            requests_per_minute=rpm,
+            neurons_per_day=neurons,
             models=named,
         )
     except ValueError as error:
@@ -96,12 +100,14 @@ def list_keys(data_dir: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"keys": [{"id": key.id, **_public(key)} for key in found]})
         return
-    columns = ["id", "account", "role", "models", "created", "state"]
+    columns = ["id", "account", "role", "rpm", "neurons", "models", "created", "state"]
     rows = [
         [
             key.id,
             key.account,
             key.role.name.lower(),
+            str(key.requests_per_minute or "-"),
+            f"{key.neurons_per_day:g}" if key.neurons_per_day else "-",
             ", ".join(key.models) or "all",
             ago(_time(key.created)),
             "valid" if key.valid else "revoked",
@@ -190,6 +196,8 @@ def _public(key: "Key") -> dict[str, Any]:
     return {
         "account": key.account,
         "role": key.role.name.lower(),
+        "requests_per_minute": key.requests_per_minute,
+        "neurons_per_day": key.neurons_per_day,
         "models": list(key.models),
         "created": _time(key.created),
         "revoked": None if key.revoked is None else _time(key.revoked),

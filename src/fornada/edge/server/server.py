@@ -10,13 +10,14 @@ from fornada.core.errors import FornadaError
 from fornada.core.files import FilesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
-from fornada.core.settings import ServerSettings
+from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
 from fornada.edge.dialects import admin, openai, workers_ai
 from fornada.edge.ids import Ids
 from fornada.edge.job_items import JobItems
 from fornada.edge.keyring import Keyring
+from fornada.edge.limits import Limits
 from fornada.edge.observer import Observer, Told, Unobserved
 from fornada.edge.server.app import Routes, application
 from fornada.edge.server.connection import Connection
@@ -50,6 +51,7 @@ class Server:
         settings: ServerSettings,
         body_bytes: int = BODY_BYTES,
         keyring: Keyring | None = None,
+        auth: AuthSettings | None = None,
         telemetry: Telemetry | None = None,
         clock: Clock,
     ) -> None:
@@ -60,10 +62,13 @@ class Server:
         self._observer: Observer = Told(telemetry) if telemetry is not None else Unobserved()
         self._clock = clock
         self._keyring = keyring if keyring is not None else Keyring()
+        auth = auth if auth is not None else AuthSettings()
+        usage = usage if usage is not None else Uncounted()
+        limits = Limits(usage=usage, account_rpm=auth.account_rpm, account_neurons=auth.account_neurons, now=clock.now)
         contracts = Contracts(observer=self._observer, catalog=catalog)
         self._doors: tuple[Door, ...] = (
-            workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, jobs=jobs),
-            *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock) for door in openai.DOORS],
+            workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs),
+            *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits) for door in openai.DOORS],
         )
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
@@ -81,7 +86,7 @@ class Server:
                 observer=self._observer,
                 clock=self._clock,
                 draining=lambda: self._shared is not None and self._shared.draining,
-                usage=usage if usage is not None else Uncounted(),
+                usage=usage,
                 others=routes,
             ),
         )

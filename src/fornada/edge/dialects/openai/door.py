@@ -10,6 +10,7 @@ from fornada.core.resources import format_size
 from fornada.edge.auth import account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.invoke import Invoker
+from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
 from fornada.edge.validation import Contract, Contracts
@@ -27,9 +28,9 @@ class OpenaiDoor:
     most: ClassVar[int] = DEFAULT_BODY
     """Bytes of a body, whatever the model."""
 
-    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock) -> None:
+    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, limits: Limits) -> None:
         self._path = re.compile(rb"(?:/client/v4/accounts/([^/]+)/ai)?/v1/%b/*\Z" % self.route.encode())
-        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock)
+        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
         self._contracts = contracts
         self._resolve = catalog.resolve
         self._clock = clock
@@ -65,7 +66,7 @@ class OpenaiDoor:
             raise UnknownModel(f"The model '{name}' does not exist", nearest=refusal.nearest) from None
         contract = self._contracts.of(resolved)
         exchange.meter = contract.meter
-        self._invoker.admit(exchange, resolved)
+        self._invoker.admit(exchange, resolved, account)
         if (exchange.size if size is None else size) > contract.max_body:
             raise TooLarge(
                 f"Request is too large: this model takes bodies of at most {contract.max_body} bytes ({format_size(contract.max_body)})"

@@ -16,6 +16,7 @@ from fornada.edge.dialects.workers_ai.queue import LONGEST_POLL, POLL, QUEUE_BYT
 from fornada.edge.dialects.workers_ai.text import text_sink
 from fornada.edge.invoke import Invoker, quoted
 from fornada.edge.json_bodies import fields_of, is_true, value_of
+from fornada.edge.limits import Limits
 from fornada.edge.platform_options import QueueWanted, check_tags, read_options
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded, query_of
@@ -30,8 +31,10 @@ _PLATFORM = frozenset(["queueRequest", "tags"])
 class RunDoor:
     """The hot route of ai/run."""
 
-    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, jobs: JobsPort) -> None:
-        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock)
+    def __init__(
+        self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, limits: Limits, jobs: JobsPort
+    ) -> None:
+        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
         self._contracts = contracts
         self._resolve = catalog.resolve
         self._clock = clock
@@ -86,7 +89,7 @@ class RunDoor:
                 raise unknown(target.name, refusal) from None
             contract = self._contracts.of(resolved)
             exchange.meter = contract.meter
-            self._invoker.admit(exchange, resolved)
+            self._invoker.admit(exchange, resolved, account)
             limit = max(contract.max_body, QUEUE_BYTES) if target.queued else contract.max_body
             if exchange.size > limit:
                 raise too_large(limit)
@@ -148,7 +151,7 @@ class RunDoor:
             raise unknown(name, refusal) from None
         contract = self._contracts.of(resolved)
         exchange.meter = contract.meter
-        self._invoker.admit(exchange, resolved)
+        self._invoker.admit(exchange, resolved, account)
         if exchange.size > contract.max_body:
             raise too_large(contract.max_body)
         raw = fields.get("input")
