@@ -26,6 +26,8 @@ from fornada.telemetry.log import Log
 SOON_S = 0.005
 FORECAST_HOLDS_S = 0.25
 """Requests to one model that come together are foretold the same: a forecast costs as much as several plans."""
+FORECAST_RESTS = 19.0
+"""Times what the last forecast took, until the next one: where hundreds wait a twentieth of the time goes into foretelling, not all of it."""
 
 
 class Resident(Charged, Protocol):
@@ -136,6 +138,8 @@ class Room:
         """For what time alone changes: bytes that come back by themselves, and wishes that have waited long enough."""
         self._soon: asyncio.TimerHandle | None = None
         self._foretold: dict[str, _Foretold] = {}
+        self._foretells_at = Instant(float("-inf"))
+        """Not before."""
         self.reasons: dict[str, str] = {}
         """Why who waits is still waiting, by key; as of the last plan."""
         self._logged: dict[str, bool] = {}
@@ -221,7 +225,8 @@ class Room:
         if (resident.key in self._held and resident.phase is not Phase.ASLEEP) or not (self._waiting.keys() - {resident.key}):
             return 0.0
         known = self._foretold.get(resident.key)
-        if known is None or self._now() - known.at > FORECAST_HOLDS_S:
+        fresh = known is not None and self._now() - known.at <= FORECAST_HOLDS_S
+        if not fresh and self._now() >= self._foretells_at:
             now, holdings, rooms = self._look()
             needs = list(self._needs())
             if resident.key not in self._waiting:
@@ -229,7 +234,10 @@ class Room:
             ready_s = forecast(needs, holdings, rooms, bounds=self._bounds, now=now)
             self._foretold = {need.key: _Foretold(now, max(0.0, ready_s.get(need.key, 0.0) - need.in_s)) for need in needs}
             known = self._foretold[resident.key]
-        return known.waits_s
+            done = self._now()
+            self._foretells_at = Instant(done + FORECAST_RESTS * (done - now))
+        # Who can't be told yet is let in: at the bound he is told at the latest.
+        return known.waits_s if known is not None else 0.0
 
     def left_over(self, resident: Resident) -> bool:
         """There is room for one more that nobody else wants."""

@@ -89,3 +89,12 @@ def test_a_forecast_ends_and_is_about_those_who_wait(world):
     found = forecast(needs, held, devices, bounds=Bounds(limit), now=20.0)
     assert found.keys() <= {wish.key for wish in needs}
     assert all(0.0 <= seconds < float("inf") for seconds in found.values())
+
+
+def test_where_hundreds_wait_the_last_are_told_how_far_it_was_thought_through():
+    """Thinking it through to the end took seconds for each request, in which nobody was answered anything."""
+    wishes = [need(f"n{number:03}", since=number / 1000, work_s=2.0) for number in range(600)]
+    foretold = ready_in_s(wishes, now=1.0)
+    waits = [foretold[wish.key] for wish in wishes]
+    assert waits[:3] == [5.0, 13.0, 21.0] and waits == sorted(waits)
+    assert 60.0 < waits[-1] < 600 * 8.0 and waits[-1] == waits[-2], "less than they will wait, and beyond the bound"

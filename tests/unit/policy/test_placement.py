@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, Phase
-from fornada.core.policy.placement import Grant
+from fornada.core.policy.placement import LOOKS_AHEAD, Grant
 from fornada.core.policy.placement import plan as plan_of
 
 GIB = 1024**3
@@ -189,6 +189,20 @@ def test_a_wish_for_a_place_that_pinned_models_hold_by_count_keeps_nobody_out():
     }
     two = plan([need("a", since=1.0)], [*held, holding("idle")], [HOST], max_resident=2)
     assert two.evict == ("idle",)
+
+
+def test_victims_are_looked_for_for_the_oldest_of_many_and_the_others_keep_their_place():
+    card = DeviceRoom("cuda:0", 40 * GIB)
+    held = [holding(f"h{number:02}", device="cuda:0", gib=2, last_used=number) for number in range(20)]
+    many = [need(f"n{number:02}", gib=2, since=float(number)) for number in range(LOOKS_AHEAD + 4)]
+    made = plan([*many, need("last", gib=1, since=90.0)], held, [HOST, card], max_resident=0)
+    assert made.evict == tuple(f"h{number:02}" for number in range(LOOKS_AHEAD)) and not made.grants
+    gone = plan([*many, need("last", gib=1, since=90.0)], held[LOOKS_AHEAD + 2 :], [HOST, card], max_resident=0)
+    assert [grant.key for grant in gone.grants] == [f"n{number:02}" for number in range(LOOKS_AHEAD + 2)], (
+        "the younger small one passes nobody"
+    )
+    elsewhere = plan([*many, need("on the cpu", since=90.0)], held, [HOST, card], max_resident=0)
+    assert elsewhere.grants == (Grant("on the cpu", CPU),)
 
 
 def test_memory_that_lingers_after_an_end_is_waited_for_and_nobody_goes_for_it():

@@ -22,6 +22,9 @@ DRAIN_AFTER_SWAPS = 20.0
 """A busy model is drained for a wish that has waited this many times what the swap itself will take, and half the bound at most. A model at
 work mostly rests within that time, and nobody's queue has to wait for it to come back: under a full load drains after 1, 3 and 10 swaps had a p95
 up to twice as long (docs/decisions/0015). Two models that both always have work take turns and lose a twentieth of the time to it."""
+LOOKS_AHEAD = 16
+"""For so many of those who wait victims are looked for at a time, the oldest first; the others keep their place in the line. A search costs as much
+as there are holders, and what is chosen for the seventeenth is another choice by the time the first sixteen have gone in."""
 NEVER = Instant(float("inf"))
 
 
@@ -71,6 +74,7 @@ def plan(
     never: dict[str, str] = {}
     declined: list[str] = []
     again_at = NEVER
+    looked_for = 0
     for need in sorted(needs, key=lambda need: (need.spare, need.since, need.key)):
         candidates = _places(picture, need, devices)
         if isinstance(candidates, str):
@@ -93,6 +97,12 @@ def plan(
         if not reachable:
             device = max(usable, key=picture.free_now)
             waits[need.key] = f"{picture.explain(need, device)}; {picture.obstacles(need, device)}"
+            continue
+        looked_for += 1
+        if looked_for > LOOKS_AHEAD:
+            device = max(reachable, key=picture.free_now)
+            waits[need.key] = picture.explain(need, device)
+            picture.claim(need, device)
             continue
         device, victims = _least_damage(picture, need, reachable)
         drains_at = _drains_at(need, victims, bounds)
