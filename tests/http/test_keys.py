@@ -69,8 +69,23 @@ def test_a_node_is_locked_by_its_first_key_and_follows_the_command_at_once(own_n
             (user["id"], "user", False),
             (other["id"], "deployer", True),
         ]
+        assert node.fetch("DELETE", "/api/v1/models/@keys/mine", headers=bearer(other)).status == 403
+        assert node.fetch("DELETE", "/api/v1/models/@keys/mine").status == 401, "and in no audit: anybody could fill it"
         wrong = fornada("ps", code=1, FORNADA_URL=node.url)
         assert "FORNADA_TOKEN" in wrong.stderr and len(wrong.stderr.splitlines()) == 1
+    lines = [json.loads(line) for line in (node.data_dir / "logs/audit.log").read_text().splitlines()]
+    assert all(line["event"] == "audit" and line["time"] for line in lines)
+    assert [(line["action"], line.get("account"), line.get("key"), line.get("status")) for line in lines] == [
+        ("deployModel", "", "", 200),
+        ("createKey", "team", deployer["id"], None),
+        ("deployModel", "team", deployer["id"], 200),
+        ("loadModel", "team", deployer["id"], 200),
+        ("createKey", "team", user["id"], None),
+        ("createKey", "rivals", other["id"], None),
+        ("revokeKey", "team", user["id"], None),
+        ("removeModel", "rivals", other["id"], 403),
+    ]
+    assert lines[1]["uid"] == os.getuid() and lines[2]["path"] == "/api/v1/models/@keys/mine"
     assert node.stop() == 0
     for file in (*node.data_dir.rglob("*"), node.stderr, node.stdout):
         if file.is_file() and "environments" not in file.parts:

@@ -1,8 +1,12 @@
 """The keys of a data directory, for commands, whether a node runs on it or not; and whether a node may start without any."""
 
 import contextlib
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from fornada.app.config import ConfigError, is_loopback
 from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
@@ -12,6 +16,9 @@ from fornada.core.settings import Settings
 from fornada.node.whole_path import whole_path
 from fornada.store.keys import has_keys
 from fornada.store.sqlite import SqliteStore, StoreUnusable, foreign_schema
+from fornada.telemetry import AUDIT
+from fornada.telemetry.files import RotatingFile
+from fornada.telemetry.times import rfc3339
 
 
 @contextlib.contextmanager
@@ -31,6 +38,18 @@ def keys_of(folder: Path) -> Iterator[KeysPort]:
         raise Conflict(str(refusal)) from None
     except PermissionError as error:
         raise Conflict(f"{error.filename or path} can't be read: {error.strerror}; run this as the user of the node") from None
+
+
+def note(folder: Path, action: str, **fields: object) -> None:
+    """A line of the audit about what was done to keys, and by which user of the machine."""
+    path = whole_path(folder) / AUDIT
+    entry = {"time": rfc3339(time.time()), "level": "info", "event": "audit", "action": action, **fields, "uid": os.getuid()}
+    file = RotatingFile(path, max_bytes=1 << 62)  # the node alone turns it: it holds it open
+    file.append(msgspec.json.encode(entry) + b"\n")
+    file.close()
+    if os.geteuid() == 0:  # the node may be another user's
+        owner = path.parent.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def refuse_open_doors(settings: Settings) -> None:

@@ -8,6 +8,7 @@ import traceback
 from typing import Protocol
 
 from fornada.core.errors import FornadaError, InternalFault, ModelFault
+from fornada.edge.auth import Caller
 from fornada.telemetry import Metrics, Telemetry
 
 OK = "ok"
@@ -45,6 +46,10 @@ class Observer(Protocol):
     ) -> None:
         """A request has its answer. `route`: the model of a hot route, else the path."""
 
+    def acted(self, *, action: str, path: str, caller: Caller, status: int, request_id: str) -> None:
+        """Somebody with a key, or anybody in open mode, has changed something of the node, or tried to. `action`: the operation's id.
+        `status` 0: the caller left before the answer."""
+
     def failed(self, *, where: str, request_id: str, error: BaseException) -> None:
         """A bug of ours met a request."""
 
@@ -58,6 +63,7 @@ class Told:
     def __init__(self, telemetry: Telemetry, *, verbose: bool = False) -> None:
         self.verbose = verbose
         self._log = telemetry.log
+        self._audit = telemetry.audit
         self._metrics = telemetry.metrics
 
     def meter(self, model: str) -> Meter:
@@ -77,6 +83,18 @@ class Told:
             status=status,
             code=error.code if error else 0,
             seconds=round(seconds, 6),
+        )
+
+    def acted(self, *, action: str, path: str, caller: Caller, status: int, request_id: str) -> None:
+        self._audit.info(
+            "audit",
+            action=action,
+            path=path,
+            account=caller.account or "",
+            key=caller.key,
+            role=caller.role.name.lower(),
+            status=status,
+            request_id=request_id,
         )
 
     def failed(self, *, where: str, request_id: str, error: BaseException) -> None:
@@ -100,6 +118,9 @@ class Unobserved:
     def answered(
         self, *, request_id: str, trace_id: str, method: str, route: str, status: int, error: FornadaError | None, seconds: float
     ) -> None:
+        pass
+
+    def acted(self, *, action: str, path: str, caller: Caller, status: int, request_id: str) -> None:
         pass
 
     def failed(self, *, where: str, request_id: str, error: BaseException) -> None:

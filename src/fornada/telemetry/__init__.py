@@ -13,7 +13,11 @@ from fornada.telemetry.log import Level, Log
 from fornada.telemetry.metrics import Metrics
 from fornada.telemetry.output import Outputs
 
-__all__ = ["Level", "Log", "Metrics", "Outputs", "Telemetry"]
+__all__ = ["AUDIT", "Level", "Log", "Metrics", "Outputs", "Telemetry"]
+
+
+AUDIT = "logs/audit.log"
+"""Below the data directory."""
 
 
 class Telemetry:
@@ -31,6 +35,8 @@ class Telemetry:
         """`log_bytes` bounds the node's log, and each model's output. `stream` is the descriptor that repeats the log; None: no stream."""
         folder = data_dir / "logs"
         self.log = Log(clock=clock, stream=stream, stream_level=stream_level, file=folder / "node.log", max_bytes=log_bytes)
+        self.audit = Log(clock=clock, file=data_dir / AUDIT, max_bytes=log_bytes)
+        """What people have done to the node and to its keys."""
         self.metrics = Metrics()
         self.outputs = Outputs(folder / "models", wall=clock.wall, max_bytes=log_bytes)
 
@@ -41,4 +47,5 @@ class Telemetry:
 
     def close(self) -> None:
         self.log.close()
+        self.audit.close()
         self.outputs.close()

@@ -73,9 +73,10 @@ def create(account: str, role: str, rpm: int, neurons: float, models: tuple[str,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with _keys(data_dir, make=True) as (port, _):
+    with _keys(data_dir, make=True) as (port, folder):
         first = not port.keys()
         port.put_key(key)
+        _note(folder, "createKey", key=key.id, account=key.account, role=role)
     if as_json:
         print_json({"id": key.id, "key": text, **_public(key)})
         return
@@ -132,6 +133,8 @@ def revoke(id: str, data_dir: Path | None, as_json: bool) -> None:
 
     with _keys(data_dir) as (port, folder):
         key = port.revoke_key(KeyId(id), now=time.time())
+        if key is not None:
+            _note(folder, "revokeKey", key=key.id, account=key.account)
         left = [each for each in port.keys() if each.valid]  # noqa: SIM118 - no mapping
     if key is None:
         raise CommandFailed(f"there is no key '{id}' in {folder}; 'fornada keys list' shows all")
@@ -158,6 +161,7 @@ def forget(yes: bool, data_dir: Path | None, as_json: bool) -> None:
         if not yes:
             click.confirm(f"Delete all keys of {folder}? Everybody on this machine may use a node without keys.", abort=True, err=True)
         count = port.forget_keys()
+        _note(folder, "forgetKeys", keys=count)
     if as_json:
         print_json({"forgotten": count})
         return
@@ -180,6 +184,12 @@ def _keys(named: Path | None, *, make: bool = False) -> "Iterator[tuple[KeysPort
         raise CommandFailed(error.message) from None
     except OSError as error:
         raise CommandFailed(f"{error.filename or folder} can't be used: {error.strerror}; run this as the user of the node") from None
+
+
+def _note(folder: Path, action: str, **fields: object) -> None:
+    from fornada.app.keys import note
+
+    note(folder, action, **fields)
 
 
 def _meant() -> Path:

@@ -51,6 +51,14 @@ class Routes:
                 return
         caller.require(Role.USER)
 
+    def action(self, method: str, path: str) -> str:
+        """The operation's id where it changes what the node or a model of it is to be; else empty."""
+        for expression, route in self._routes:
+            if expression.match(path.rstrip("/") or "/"):
+                operation = route.operations.get(method)
+                return operation.id if operation and operation.needs >= Role.DEPLOYER else ""
+        return ""
+
     def style(self, path: str) -> Style:
         return Style.ENVELOPE if _ENVELOPES.match(path) else Style.SUPERSET
 

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from fornada.core.errors import FornadaError, InternalFault
+from fornada.core.keys import Role
 from fornada.edge.auth import Caller
 from fornada.edge.calls import JSON_TYPE
 from fornada.edge.headers import Facts
@@ -92,6 +93,8 @@ class ColdExchange:
 
     def leave(self) -> None:
         """The caller has gone: what the application still says is dropped, and its task cancelled."""
+        if self._task is not None and not self.finished and not self._left:
+            self._note(0)  # whatever it comes to
         self._left = True
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
@@ -188,8 +191,10 @@ class ColdExchange:
 
     def _last(self, data: bytes) -> None:
         self.finished = True
-        if self._head is not None and (self.shared.verbose or not is_success(self._head[0])):
-            self._tell(self._head[0], None)
+        if self._head is not None:
+            self._note(self._head[0])
+            if self.shared.verbose or not is_success(self._head[0]):
+                self._tell(self._head[0], None)
         self.pipeline.answered(self, data)
 
     def _lines(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
@@ -206,10 +211,19 @@ class ColdExchange:
         if found.close:
             self.keep_alive = False
         self.finished = True
+        self._note(found.status)
         self._tell(found.status, error)
         head = self._lines(found.status, list(found.headers)) + JSON_TYPE
         body = b"" if self.method == "HEAD" else found.body
         self.pipeline.answered(self, b"%bcontent-length: %d\r\n\r\n%b" % (head, len(found.body), body))
+
+    def _note(self, status: int) -> None:
+        """For the audit. Who shows no key would only fill it."""
+        caller = self.facts.caller
+        if not self.changing or caller.role is Role.NOBODY:
+            return
+        if action := self.shared.cold.action(self.method, self.path):
+            self.shared.observer.acted(action=action, path=self.path, caller=caller, status=status, request_id=self.request_id)
 
     def _tell(self, status: int, error: FornadaError | None) -> None:
         self.shared.observer.answered(

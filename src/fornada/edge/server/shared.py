@@ -41,6 +41,9 @@ class ColdRoutes(Protocol):
     def admit(self, method: str, path: str, caller: Caller) -> None:
         """Raises Unauthorized, Forbidden, BadRequest."""
 
+    def action(self, method: str, path: str) -> str:
+        """What the audit calls it; empty where that doesn't want to know."""
+
 
 class Shared:
     """Settings, tables and the state of the server, for its connections."""
