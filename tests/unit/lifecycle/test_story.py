@@ -146,6 +146,21 @@ def test_what_is_stopping_is_never_revived_but_the_wish_is_honoured_after_the_en
     assert commands == [ClearTimer(), Release(), Announce(Outcome.STOPPED), BuildEnvironment()]
 
 
+@pytest.mark.parametrize("asked_again", ["after its end", "before its end"])
+def test_a_load_that_runs_out_of_memory_has_a_second_try_whenever_it_was_wished_for(asked_again):
+    """Who was sent away for another one's room and is asked for on the way out begins anew like anybody else."""
+    gone, again = [Unwanted(1.0, 30.0), Emptied(1.0, stuck=False)], Wanted(2.0)
+    ended = Exited(3.0, "exit code 0")
+    told = [ended, again] if asked_again == "after its end" else [again, ended]
+    life, _ = after(*READY, Served(), *gone, *told)
+    assert life.state is State.BUILDING
+    short = LoadFailed("no room", FailureKind.MEMORY), Exited(5.0, "exit code 1")
+    life, _ = after(Built(), Fetched(), Granted(), Spawned(), *short, life=life)
+    assert life.state is State.BUILDING, "the second try"
+    life, _ = after(Built(), Fetched(), Granted(), Spawned(), *short, life=life)
+    assert life.state is State.FAILED, "and no third"
+
+
 def test_a_model_can_be_unwanted_while_its_spawn_is_in_flight():
     life, commands = after(Wanted(0.0), Built(), Fetched(), Granted(), Unwanted(0.0, 0.0))
     assert (life.state, commands) == (State.UNWANTED, [])

@@ -476,7 +476,7 @@ def _ended(life: ModelLife, failure: Failure = Failure(), *commands: Command) ->
             over, outcome = replace(over, state=State.FAILED, failures=failures, failure=failure), Outcome.FAILED
     told = (*commands, Announce(outcome))
     if over.state is State.STOPPED and life.state in CLOSING and life.wish is Wish.RUNNING:
-        begun, more = _start(over, Wish.RUNNING)
+        begun, more = _start(replace(over, second_try=True), Wish.RUNNING)
         return begun, (*told, *more)
     return over, told
 
