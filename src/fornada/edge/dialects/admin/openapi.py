@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import fornada
-from fornada.core.errors import ForeignOrigin, FornadaError, InternalFault
+from fornada.core.errors import Forbidden, ForeignOrigin, FornadaError, InternalFault, Unauthorized
+from fornada.core.keys import Role
 from fornada.edge.calls import Operation, Parameter, Route
 from fornada.edge.problems import Style, phrase, status_of
 
@@ -75,7 +76,7 @@ def describe(routes: Sequence[Route]) -> Object:
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": _SCHEMAS},
+        "components": {"schemas": _SCHEMAS, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
     }
 
 
@@ -88,6 +89,10 @@ def _operation(route: Route, operation: Operation) -> Object:
     if operation.takes:
         content = {kind: {"schema": schema} for kind, schema in operation.takes.items()}
         found["requestBody"] = {"required": operation.id != "pinModel", "content": content}
+    if operation.needs is not Role.NOBODY:
+        # Without keys none is needed, which the empty one says.
+        found["security"] = [{"key": []}, {}]
+        found["description"] = f"With keys: for the role {operation.needs.name.lower()}."
     found["responses"] = {"200": _success(operation), **_refusals(route, operation)}
     return found
 
@@ -106,7 +111,8 @@ def _success(operation: Operation) -> Object:
 
 def _refusals(route: Route, operation: Operation) -> Object:
     by_status: dict[int, list[type[FornadaError]]] = {}
-    for kind in dict.fromkeys((*operation.errors, *_ALWAYS)):
+    locked = () if operation.needs is Role.NOBODY else (Unauthorized, Forbidden)
+    for kind in dict.fromkeys((*operation.errors, *locked, *_ALWAYS)):
         by_status.setdefault(status_of(kind, route.style), []).append(kind)
     schema = "EnvelopeError" if route.style is Style.ENVELOPE else "Error"
     found: Object = {}
