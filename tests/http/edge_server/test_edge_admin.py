@@ -55,6 +55,7 @@ def test_verbs_answer_when_it_is_done(edge: Served):
         ("unload?grace=x", b""),
         ("unload?grace=nan", b""),
         ("pin", b'{"pinned":1}'),
+        ("pin", b'{"pined":false}'),
         ("pin", b"{"),
     ):
         refused = edge.fetch("POST", f"{MODELS}/@test/a/{verb}", body)

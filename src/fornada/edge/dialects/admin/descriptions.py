@@ -63,7 +63,7 @@ MODEL = _object(
     "progress",
 )
 MODELS = _object({"models": {"type": "array", "items": MODEL}})
-PIN: Object = {"type": "object", "properties": {"pinned": {"type": "boolean", "default": True}}}
+PIN: Object = {"type": "object", "properties": {"pinned": {"type": "boolean", "default": True}}, "additionalProperties": False}
 WHY = _object({"model": _TEXT, "state": {"enum": _STATES}}, "model", "state")
 LOG_LINE = _object(
     {"time": _TEXT, "stream": {"enum": ["stdout", "stderr", "log"]}, "line": _TEXT, "instance": _TEXT, "request_id": _TEXT},

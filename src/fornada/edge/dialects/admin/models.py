@@ -136,11 +136,14 @@ class _Models:
         return json_reply(await self._operations.sleep(self._own(call)))
 
     async def pin(self, call: Call) -> Reply:
+        name = self._own(call)
         fields = fields_of(call.body.strip() or b"{}")
+        if unknown := sorted(fields.keys() - {"pinned"}):
+            raise BadRequest(f"there is no '{unknown[0]}' here, only 'pinned'")
         pinned = value_of(fields["pinned"]) if "pinned" in fields else True
         if not isinstance(pinned, bool):
             raise BadRequest("Type mismatch of '/pinned', it must be true or false")
-        return json_reply(await self._operations.pin(self._own(call), pinned=pinned))
+        return json_reply(await self._operations.pin(name, pinned=pinned))
 
     async def reset(self, call: Call) -> Reply:
         return json_reply(await self._operations.reset(self._own(call)))
