@@ -1,5 +1,6 @@
 """A job goes on under `fornada serve --upgrade`, and on a full disk: what was accepted is done, each item once."""
 
+import contextlib
 from pathlib import Path
 
 from tests.harness.fixtures import StartNode
@@ -14,7 +15,7 @@ from tests.http.test_case_40_an_accepted_job_is_done import (
     submit,
 )
 from tests.http.test_upgrade import checkout, upgrade, version
-from tests.security.test_data_directory import free_bytes, small_disk
+from tests.security.test_data_directory import small_disk
 
 ITEMS = 60
 
@@ -41,8 +42,9 @@ def test_a_full_disk_refuses_new_jobs_with_the_reason_and_keeps_accepted_ones(ne
     id = submit(node, "@test/a", echoes(ITEMS, sleep_s=0.1))
     until(lambda: far(node, id, 5), within_s=30, what="some are done")
     ballast = node.files / "scratch" / "ballast"
-    with ballast.open("wb") as file:
-        file.write(bytes(max(0, free_bytes(node))))
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
     refused = node.fetch("POST", run_path("@test/a") + "?queueRequest=true", payload={"requests": [{"echo": "x" * 100_000}] * 20})
     assert (refused.status, refused.code) == (507, 3107), refused.body
     assert str(node.data_dir) in refused.message and "retry-after" in refused.headers

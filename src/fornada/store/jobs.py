@@ -1,17 +1,30 @@
-"""core.jobs.JobStore on the store's file."""
+"""core.jobs.JobStore on the store's file.
 
-import sqlite3
-from collections.abc import Iterator
+What is asked for lies in a few rows of many items each, so that a job of 50,000 is written in one go; an item has a row of its own from its first
+outcome on.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from fornada.core.errors import Conflict, InternalFault
-from fornada.core.jobs import Item, Job, JobId, Order, Outcome, Result, Status
+from fornada.core.jobs import ENDED, Ask, Item, Job, JobId, Order, Outcome, Result, Status
 from fornada.core.names import AccountId, ModelName
 from fornada.store.file import StoreFile
 
+PACKED_MOST, PACKED_BYTES = 256, 256 * 1024
+"""Items of a row, and bytes beyond which it takes no more of them: what is asked for is read a row at a time."""
 RESULTS_AT_ONCE = 64
 """Rows that a reader of results holds: answers may be megabytes each."""
 REMOVED_AT_ONCE = 1000
 """Rows: everybody else waits meanwhile."""
+
+_Named = list[tuple[str, str | None]]
+"""Model and reference of each item of a row."""
+_NAMED = msgspec.msgpack.Decoder(_Named)
+_BODIES = msgspec.msgpack.Decoder(list[bytes])
+_pack = msgspec.msgpack.encode
 
 
 class JobRows(StoreFile):
@@ -30,8 +43,11 @@ class JobRows(StoreFile):
             row = (*[getattr(job, name) for name in Job.__struct_fields__], order.key, order.digest)
             self._db.execute(f"INSERT INTO jobs ({_JOB}, key, digest) VALUES ({', '.join('?' * len(row))})", row)
             self._db.executemany(
-                "INSERT INTO items (job, number, model, reference, body) VALUES (?, ?, ?, ?, ?)",
-                ((job.id, number, ask.model, ask.reference, ask.body) for number, ask in enumerate(order.asks)),
+                "INSERT INTO asks (job, first, named, bodies) VALUES (?, ?, ?, ?)",
+                (
+                    (job.id, first, _pack([(ask.model, ask.reference) for ask in asks]), _pack([ask.body for ask in asks]))
+                    for first, asks in _packed(order.asks)
+                ),
             )
             if order.webhook is not None:
                 self._db.execute("INSERT INTO hooks VALUES (?, ?, 'waiting', 0, 0, '')", (job.id, order.webhook))
@@ -54,18 +70,23 @@ class JobRows(StoreFile):
             return [_job(row) for row in rows]
 
     def items(self, id: JobId) -> list[Item]:
+        usual = self._usual(id)
         with self._errors():
-            rows = self._db.execute(
-                f"SELECT items.model, {_STATUS}, attempts FROM items JOIN jobs ON jobs.id = items.job WHERE job = ? ORDER BY number", (id,)
-            )
-            return [Item(ModelName(model), Status(status), attempts) for model, status, attempts in rows]
+            rows = self._db.execute("SELECT named FROM asks WHERE job = ? ORDER BY first", (id,))
+            found = [Item(ModelName(model), usual) for (named,) in rows for model, _ in _NAMED.decode(named)]
+            for number, status, attempts in self._db.execute("SELECT number, status, attempts FROM items WHERE job = ?", (id,)):
+                found[number] = Item(found[number].model, _status(status, usual), attempts)
+        return found
 
     def item_body(self, id: JobId, number: int) -> bytes:
         with self._errors():
-            row = self._db.execute("SELECT body FROM items WHERE job = ? AND number = ?", (id, number)).fetchone()
-        if row is None:
+            row = self._db.execute(
+                "SELECT first, bodies FROM asks WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1", (id, number)
+            ).fetchone()
+        bodies = _BODIES.decode(row[1]) if row is not None and row[1] else []
+        if row is None or number - row[0] >= len(bodies):
             raise InternalFault(f"the job {id} has lost its item {number}")
-        body: bytes = row[0]
+        body: bytes = bodies[number - row[0]]
         return body
 
     def begin_job(self, id: JobId, at: float) -> None:
@@ -74,29 +95,37 @@ class JobRows(StoreFile):
 
     def count_attempt(self, id: JobId, number: int) -> None:
         with self._quick_transaction():
-            self._db.execute("UPDATE items SET attempts = attempts + 1 WHERE job = ? AND number = ?", (id, number))
+            self._db.execute(
+                "INSERT INTO items (job, number, attempts) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET attempts = attempts + 1", (id, number)
+            )
 
     def end_item(self, id: JobId, number: int, outcome: Outcome) -> bool:
         with self._quick_transaction():
-            # Nobody asks for what was asked any more; the answer is what people come back for.
             changed = self._db.execute(
-                "UPDATE items SET status = ?, http_status = ?, answer = ?, request_id = ?, body = X'' "
-                "WHERE job = ? AND number = ? AND status = ? AND (SELECT ended FROM jobs WHERE id = job) = 0",
-                (outcome.status, outcome.http_status, outcome.body, outcome.request_id, id, number, Status.QUEUED),
+                "INSERT INTO items (job, number, status, http_status, answer, request_id) "
+                "SELECT id, ?, ?, ?, ?, ? FROM jobs WHERE id = ? AND ended = 0 "
+                "ON CONFLICT DO UPDATE SET status = excluded.status, http_status = excluded.http_status, answer = excluded.answer, "
+                "request_id = excluded.request_id WHERE items.status = 'queued'",
+                (number, outcome.status, outcome.http_status, outcome.body, outcome.request_id, id),
             )
             return changed.rowcount == 1
 
     def end_job(self, id: JobId, status: Status, at: float) -> None:
         # Its items are left as they are: writing 50,000 of them would hold everybody up. Whoever reads them looks at the job, too.
         with self._transaction():
-            self._db.execute("UPDATE jobs SET status = ?, ended = ? WHERE id = ? AND ended = 0", (status, at, id))
+            ended = self._db.execute("UPDATE jobs SET status = ?, ended = ? WHERE id = ? AND ended = 0", (status, at, id))
+            if ended.rowcount:
+                # Nobody asks for what was asked any more; the answers are what people come back for.
+                self._db.execute("UPDATE asks SET bodies = X'' WHERE job = ?", (id,))
 
     def results(self, id: JobId) -> Iterator[Result]:
-        after = -1
-        while rows := self._results(id, after):
-            for number, reference, status, *outcome in rows:
-                yield Result(number, reference, Status(status), _outcome(Status(status), outcome))
-            after = rows[-1][0]
+        usual = self._usual(id)
+        for first, named in self._named(id):
+            for at in range(0, len(named), RESULTS_AT_ONCE):
+                rows = self._outcomes(id, first + at)
+                for number, (_, reference) in enumerate(named[at : at + RESULTS_AT_ONCE], first + at):
+                    status, outcome = rows.get(number, ("queued", None))
+                    yield Result(number, reference, _status(status, usual), outcome)
 
     def waiting_items(self, account: AccountId) -> int:
         with self._errors():
@@ -112,22 +141,44 @@ class JobRows(StoreFile):
                 "DELETE FROM items WHERE rowid IN (SELECT rowid FROM items WHERE job = ? LIMIT ?)", (row[0], REMOVED_AT_ONCE)
             )
             if removed.rowcount < REMOVED_AT_ONCE:
-                self._db.execute("DELETE FROM jobs WHERE id = ?", row)
-                self._db.execute("DELETE FROM hooks WHERE job = ?", row)
+                for table, column in (("asks", "job"), ("hooks", "job"), ("jobs", "id")):
+                    self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", row)
             return True
 
-    def _results(self, id: JobId, after: int) -> list[sqlite3.Row]:
+    def _usual(self, id: JobId) -> Status:
+        """Of an item without an outcome: what has no end of its own has its job's."""
+        job = self.job(id)
+        return job.status if job is not None and job.status in ENDED else Status.QUEUED
+
+    def _named(self, id: JobId) -> list[tuple[int, _Named]]:
         with self._errors():
-            return self._db.execute(
-                f"SELECT number, reference, {_STATUS}, http_status, answer, request_id FROM items JOIN jobs ON jobs.id = items.job "
-                "WHERE job = ? AND number > ? ORDER BY number LIMIT ?",
-                (id, after, RESULTS_AT_ONCE),
-            ).fetchall()
+            rows = self._db.execute("SELECT first, named FROM asks WHERE job = ? ORDER BY first", (id,))
+            return [(first, _NAMED.decode(named)) for first, named in rows]
+
+    def _outcomes(self, id: JobId, begin: int) -> dict[int, tuple[str, Outcome | None]]:
+        with self._errors():
+            rows = self._db.execute(
+                "SELECT number, status, http_status, answer, request_id FROM items WHERE job = ? AND number >= ? AND number < ?",
+                (id, begin, begin + RESULTS_AT_ONCE),
+            )
+            return {
+                number: (status, None if status == "queued" else Outcome(Status(status), http_status, answer, request_id))
+                for number, status, http_status, answer, request_id in rows
+            }
 
 
 _JOB = ", ".join(Job.__struct_fields__)
-_STATUS = "CASE WHEN items.status = 'queued' AND jobs.ended > 0 THEN jobs.status ELSE items.status END"
-"""Of an item: what has no end of its own has its job's."""
+
+
+def _packed(asks: Sequence[Ask]) -> Iterator[tuple[int, Sequence[Ask]]]:
+    """(number of the first, the items of one row)"""
+    first = size = 0
+    for number, ask in enumerate(asks):
+        if number > first and (size >= PACKED_BYTES or number - first >= PACKED_MOST):
+            yield first, asks[first:number]
+            first, size = number, 0
+        size += len(ask.body)
+    yield first, asks[first:]
 
 
 def _job(row: tuple[object, ...]) -> Job:
@@ -135,8 +186,5 @@ def _job(row: tuple[object, ...]) -> Job:
     return Job(**{**fields, "status": Status(str(fields["status"]))})  # type: ignore[arg-type]
 
 
-def _outcome(status: Status, row: list[object]) -> Outcome | None:
-    http_status, answer, request_id = row
-    if not isinstance(http_status, int) or not isinstance(answer, bytes):
-        return None
-    return Outcome(status, http_status, answer, str(request_id))
+def _status(kept: str, usual: Status) -> Status:
+    return usual if kept == "queued" else Status(kept)

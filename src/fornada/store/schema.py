@@ -140,7 +140,30 @@ CREATE TABLE journals (             -- of what happened since: how far each is i
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE)
+PACKED = """
+DROP TABLE items;                   -- of jobs that no release had
+DELETE FROM jobs;
+DELETE FROM hooks;
+CREATE TABLE asks (
+    job TEXT NOT NULL,
+    first INTEGER NOT NULL,         -- number of its first item
+    named BLOB NOT NULL,            -- msgpack: [[model, reference], ...]
+    bodies BLOB NOT NULL,           -- msgpack: [bytes, ...]; empty once the job has ended
+    PRIMARY KEY (job, first)
+) STRICT;
+CREATE TABLE items (                -- those with an outcome, or with an attempt that counts
+    job TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    status TEXT NOT NULL DEFAULT 'queued',
+    attempts INTEGER NOT NULL DEFAULT 0,
+    http_status INTEGER,
+    request_id TEXT,
+    answer BLOB,
+    PRIMARY KEY (job, number)
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -1,6 +1,8 @@
 """Files of callers: bounded by account, written and read in pieces, forgotten in their time."""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,18 @@ class Silent:
     warning = info
 
 
-def files_in(folder: Path, **settings: Any) -> Files:
+Make = Callable[..., Files]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    yield partial(files_in, store)
+    store.close()
+
+
+def files_in(store: SqliteStore, **settings: Any) -> Files:
     ids = iter("123456789")
-    store = SqliteStore(folder / "store.sqlite")
     return Files(store=store, clock=VirtualClock(), log=Silent(), settings=JobsSettings(**settings), new_id=lambda: next(ids))
 
 
@@ -37,16 +48,16 @@ async def read(files: Files, file: File) -> bytes:
 
 
 @virtual
-async def test_a_file_of_any_size_comes_back(tmp_path: Path):
-    files = files_in(tmp_path)
+async def test_a_file_of_any_size_comes_back(make: Make):
+    files = make()
     for size in (0, 1, PIECE_BYTES, 3 * PIECE_BYTES + 1):
         data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
         assert await read(files, await put(files, data)) == data
 
 
 @virtual
-async def test_an_account_has_a_bound_that_two_uploads_at_a_time_do_not_pass(tmp_path: Path):
-    files = files_in(tmp_path, max_files="1MiB")
+async def test_an_account_has_a_bound_that_two_uploads_at_a_time_do_not_pass(make: Make):
+    files = make(max_files="1MiB")
     both = await asyncio.gather(*[put(files, b"x" * 600_000) for _ in range(2)], return_exceptions=True)
     assert sorted(type(each).__name__ for each in both) == ["File", "TooLarge"]
     await put(files, b"x" * 600_000, AccountId("other"))
@@ -58,8 +69,8 @@ async def test_an_account_has_a_bound_that_two_uploads_at_a_time_do_not_pass(tmp
 
 
 @virtual
-async def test_files_are_forgotten_in_their_time_and_their_pieces_with_them(tmp_path: Path):
-    files = files_in(tmp_path, keep_s=60.0)
+async def test_files_are_forgotten_in_their_time_and_their_pieces_with_them(make: Make):
+    files = make(keep_s=60.0)
     files.start()
     file = await put(files, b"x" * 20 * PIECE_BYTES)
     await asyncio.sleep(50)

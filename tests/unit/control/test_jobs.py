@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,14 @@ class Stand:
         self.settings = JobsSettings(**settings)
         self.room = Room(most)
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self._opened: list[SqliteStore] = []
         self._ids = map(str, itertools.count(1))
         self.store: SqliteStore
         self.start()
 
     def start(self) -> None:
         self.store = SqliteStore(self.path)
+        self._opened.append(self.store)
         self.door = Door()
         self.jobs = Jobs(
             store=self.store,
@@ -113,7 +115,11 @@ class Stand:
         for handle in (self.jobs._look, self.jobs._keeping):
             if handle is not None:
                 handle.cancel()
-        self.store._db.close()
+        self.store.close()
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
 
     def info(self, event: str, /, **fields: Any) -> None:
         self.events.append((event, fields))
@@ -137,8 +143,16 @@ Make = Callable[..., Stand]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Make:
-    return lambda **more: Stand(tmp_path / "store.sqlite", **more)
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Stand] = []
+
+    def stand(**more: Any) -> Stand:
+        made.append(Stand(tmp_path / "store.sqlite", **more))
+        return made[-1]
+
+    yield stand
+    for each in made:
+        each.close()
 
 
 async def passes(seconds: float = 0.001) -> None:
@@ -412,6 +426,7 @@ def test_any_order_of_what_can_happen_ends_every_job_with_every_item_answered_on
                 if (id := f"{job.id}-{result.number}") in answered:
                     assert result.outcome is not None and result.outcome.body == answered[id]
         stand.kill()
+        stand.close()
 
     play()
 

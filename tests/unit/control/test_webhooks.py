@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,22 @@ class Port:
             raise self.failure
 
 
+@pytest.fixture
+def sending(tmp_path: Path) -> Iterator["Sending"]:
+    made = Sending(tmp_path)
+    yield made
+    made.stand.close()
+
+
 class Sending:
     def __init__(self, folder: Path) -> None:
-        self.stand = Stand(folder / "store.sqlite")
-        self.stand.door.at_once = answer
+        self.path = folder / "store.sqlite"
         self.port = Port()
+
+    def begin(self) -> None:
+        """Within the loop."""
+        self.stand = Stand(self.path)
+        self.stand.door.at_once = answer
         self.start()
 
     def start(self) -> None:
@@ -52,8 +64,8 @@ class Sending:
 
 
 @virtual
-async def test_the_end_of_a_job_is_told_once(tmp_path: Path):
-    sending = Sending(tmp_path)
+async def test_the_end_of_a_job_is_told_once(sending: Sending):
+    sending.begin()
     job = sending.stand.submit(2, webhook=URL)
     assert sending.state(job.id) is HookState.WAITING
     await passes(60)
@@ -65,8 +77,8 @@ async def test_the_end_of_a_job_is_told_once(tmp_path: Path):
 
 
 @virtual
-async def test_a_job_without_a_webhook_tells_nobody_and_one_that_is_cancelled_does(tmp_path: Path):
-    sending = Sending(tmp_path)
+async def test_a_job_without_a_webhook_tells_nobody_and_one_that_is_cancelled_does(sending: Sending):
+    sending.begin()
     sending.stand.submit(1)
     sending.stand.room.most = 0
     job = sending.stand.submit(1, webhook=URL)
@@ -79,8 +91,8 @@ async def test_a_job_without_a_webhook_tells_nobody_and_one_that_is_cancelled_do
 
 
 @virtual
-async def test_a_receiver_that_is_down_is_tried_a_bounded_number_of_times(tmp_path: Path):
-    sending = Sending(tmp_path)
+async def test_a_receiver_that_is_down_is_tried_a_bounded_number_of_times(sending: Sending):
+    sending.begin()
     sending.port.failure = HookFailed("no answer")
     job = sending.stand.submit(1, webhook=URL)
     await passes(3600)
@@ -89,8 +101,8 @@ async def test_a_receiver_that_is_down_is_tried_a_bounded_number_of_times(tmp_pa
 
 
 @virtual
-async def test_a_restart_goes_on_where_the_tries_were(tmp_path: Path):
-    sending = Sending(tmp_path)
+async def test_a_restart_goes_on_where_the_tries_were(sending: Sending):
+    sending.begin()
     sending.port.failure = HookFailed("no answer")
     job = sending.stand.submit(1, webhook=URL)
     await passes(5)
@@ -106,8 +118,8 @@ async def test_a_restart_goes_on_where_the_tries_were(tmp_path: Path):
 
 
 @virtual
-async def test_an_address_that_turns_out_to_be_private_is_given_up_at_once(tmp_path: Path):
-    sending = Sending(tmp_path)
+async def test_an_address_that_turns_out_to_be_private_is_given_up_at_once(sending: Sending):
+    sending.begin()
     sending.port.failure = HookRefused("its address isn't public")
     job = sending.stand.submit(1, webhook=URL)
     await passes(60)
@@ -116,8 +128,8 @@ async def test_an_address_that_turns_out_to_be_private_is_given_up_at_once(tmp_p
 
 
 @virtual
-async def test_receivers_that_hang_hold_up_neither_jobs_nor_cancels_nor_other_receivers(tmp_path: Path):
-    sending = Sending(tmp_path)
+async def test_receivers_that_hang_hold_up_neither_jobs_nor_cancels_nor_other_receivers(sending: Sending):
+    sending.begin()
     sending.port.hangs = 5
     hung = [sending.stand.submit(1, webhook=URL) for _ in range(5)]
     await passes(10)
@@ -130,8 +142,8 @@ async def test_receivers_that_hang_hold_up_neither_jobs_nor_cancels_nor_other_re
 
 
 @virtual
-async def test_a_webhook_that_may_not_be_makes_no_job(tmp_path: Path):
-    sending = Sending(tmp_path)
+async def test_a_webhook_that_may_not_be_makes_no_job(sending: Sending):
+    sending.begin()
     with pytest.raises(BadRequest):
         sending.stand.submit(1, webhook="http://127.0.0.1/")
     assert sending.stand.store.unfinished_jobs() == []

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fornada.core.errors import Conflict
+from fornada.core.errors import Conflict, InternalFault
 from fornada.core.jobs import Ask, Item, Job, JobId, JobStore, Order, Outcome, Result, Status
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, ModelName
 
@@ -105,14 +105,39 @@ class JobStoreConformance:
         store.end_job(ONE, Status.CANCELLED, 120.0)
         assert store.waiting_items(LOCAL_ACCOUNT) == 5
 
-    def test_more_results_than_a_reader_holds_come_in_order(self, open_jobs: Open) -> None:
+    def test_more_than_lies_together_comes_in_order(self, open_jobs: Open) -> None:
         store = open_jobs()
-        put(store, job(total=300))
-        assert [each.number for each in store.results(ONE)] == list(range(300))
+        put(store, job(total=1000))
+        store.end_item(ONE, 700, ANSWER)
+        found = list(store.results(ONE))
+        assert [each.number for each in found] == list(range(1000))
+        assert [each.reference for each in found] == [f"ref-{number}" if number else None for number in range(1000)]
+        assert [each.number for each in found if each.outcome] == [700]
+        assert [store.item_body(ONE, number) for number in (0, 255, 256, 999)] == [b'{"n":%d}' % number for number in (0, 255, 256, 999)]
+        assert [item.status for item in store.items(ONE)].index(Status.COMPLETED) == 700
+
+    def test_large_ones_lie_apart_and_come_back_whole(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        bodies = [bytes([65 + number]) * 100_000 for number in range(10)]
+        of = job(total=10)
+        store.put_job(of, Order(of.account, of.kind, of.target, of.model, [Ask(A, body) for body in bodies]))
+        assert [store.item_body(ONE, number) for number in range(10)] == bodies
+        with pytest.raises(InternalFault):
+            store.item_body(ONE, 10)
+
+    def test_what_was_asked_is_not_kept_beyond_the_end(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        put(store, job())
+        store.end_job(ONE, Status.COMPLETED, 120.0)
+        with pytest.raises(InternalFault):
+            store.item_body(ONE, 0)
+        assert [each.reference for each in store.results(ONE)] == [None, "ref-1"]
 
     def test_what_ended_long_ago_is_forgotten_piece_by_piece(self, open_jobs: Open) -> None:
         store = open_jobs()
         put(store, job(total=2500))
+        for number in range(2500):
+            store.end_item(ONE, number, ANSWER)
         put(store, job(TWO))
         put(store, job(JobId("three")))
         store.end_job(ONE, Status.COMPLETED, 120.0)

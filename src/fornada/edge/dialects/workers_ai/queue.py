@@ -113,14 +113,18 @@ def _requests(fields: Fields) -> list[msgspec.Raw]:
 
 
 def _ask(raw: msgspec.Raw, number: int, resolved: Resolved) -> Ask:
+    body = bytes(raw)
     try:
-        fields = fields_of(bytes(raw))
-        reference = value_of(fields.pop("external_reference")) if "external_reference" in fields else None
+        fields = fields_of(body)
+        reference = None
+        if "external_reference" in fields:
+            reference = value_of(fields.pop("external_reference"))
+            body = encode(fields)
     except BadRequest as refusal:
         raise BadRequest(f"'/requests/{number}': {refusal.message}") from None
     if reference is not None and not isinstance(reference, str):
         raise BadRequest(f"Type mismatch of '/requests/{number}/external_reference', it must be a string")
-    return Ask(model=resolved.entry.name, body=encode(fields), reference=reference)
+    return Ask(model=resolved.entry.name, body=body, reference=reference)
 
 
 def _state(job: Job) -> bytes:
