@@ -36,6 +36,8 @@ class Caller(NamedTuple):
     """Requests a minute that the key may send; 0: no limit."""
     neurons: float = 0.0
     """Those that it may use a day; 0: no limit."""
+    paced: bool = True
+    """Its requests count towards those of a minute; items of jobs don't, which run in what is left over."""
     why: str = ""
     """Why it is nobody."""
 

@@ -8,13 +8,12 @@ import msgspec
 from fornada.core import errors
 from fornada.core.names import AccountId, Instant
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
-from fornada.core.requests import InferenceRequest, Priority, Sink
+from fornada.core.requests import InferenceRequest, Sink
 from fornada.edge.calls import Exchange, Parameter, Target
 from fornada.edge.limits import Limits
 from fornada.edge.validation import Contracts
 
 JSON = "application/json"
-JOB = Priority.JOB
 
 
 RUN_ERRORS = (
@@ -70,10 +69,10 @@ class Invoker:
         models = facts.caller.models
         if models is not None and resolved.entry.name not in models:
             raise errors.ModelNotAllowed(f"this key is for other models than '{resolved.entry.name}'")
-        if facts.priority is JOB:  # it runs in what is left over, however many there are
-            self.limits.afford(facts.caller, account)
-        else:
+        if facts.caller.paced:
             self.limits.admit(facts.caller, account)
+        else:
+            self.limits.afford(facts.caller, account)
 
     def run(
         self,

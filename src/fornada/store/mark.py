@@ -8,6 +8,8 @@ import mmap
 import os
 from pathlib import Path
 
+from fornada.store.unusable import StoreUnusable
+
 SIZE = 8
 
 
@@ -23,14 +25,17 @@ def bump(path: Path) -> None:
 
 
 def watch(path: Path) -> memoryview:
-    """A view of one integer, the mark as it is at each look. It must be kept; the file is never replaced."""
-    descriptor = _open(path)
+    """A view of one integer, the mark as it is at each look. It must be kept; the file is never replaced. Raises StoreUnusable."""
     try:
-        if os.fstat(descriptor).st_size < SIZE:
-            os.pwrite(descriptor, bytes(SIZE), 0)
-        return memoryview(mmap.mmap(descriptor, SIZE, mmap.MAP_SHARED, mmap.PROT_READ)).cast("Q")
-    finally:
-        os.close(descriptor)
+        descriptor = _open(path)
+        try:
+            if os.fstat(descriptor).st_size < SIZE:
+                os.pwrite(descriptor, bytes(SIZE), 0)
+            return memoryview(mmap.mmap(descriptor, SIZE, mmap.MAP_SHARED, mmap.PROT_READ)).cast("Q")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreUnusable(f"{path} can't be used: {error.strerror}") from None
 
 
 def _open(path: Path) -> int:

@@ -5,12 +5,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fornada.core.errors import FornadaError, QuotaUsedUp
+from fornada.core.jobs import ItemRequest, Outcome
 from fornada.core.keys import KeyId, Role
 from fornada.core.names import AccountId
+from fornada.core.requests import Priority
 from fornada.core.settings import AuthSettings
 from fornada.core.usage import Uncounted
 from tests.harness.client import Response
 from tests.http.edge_server.test_edge_access import Locked
+from tests.unit.edge.fakes import until
 
 RUN = "/client/v4/accounts/{}/ai/run/@test/a"
 
@@ -93,3 +97,18 @@ def test_a_new_key_of_the_same_account_and_a_higher_limit_begin_anew(start: Call
     edge.keys.revoke_key(key.id, now=2.0)
     edge.create("slow", "mine", Role.USER, requests_per_minute=2)
     assert [run(edge, "slow").status for _ in range(3)] == [200, 200, 429]
+
+
+def test_items_of_jobs_are_not_paced_but_need_neurons(start: Callable[..., Locked]):
+    usage = Spent()
+    edge = start(usage=usage, auth=AuthSettings(account_rpm={"mine": 1}, account_neurons={"mine": 5.0}))
+    told: list[Outcome | FornadaError] = []
+    for priority in (Priority.JOB, Priority.LOW, Priority.JOB):
+        item = ItemRequest(account=AccountId("mine"), target=RUN.format("mine"), body=b"{}", request_id="r", priority=priority)
+        edge.loop.call_soon_threadsafe(edge.server.items.ask, item, told.append)
+    until(lambda: len(told) == 3)
+    assert all(isinstance(each, Outcome) and each.http_status == 200 for each in told)
+    usage.neurons["mine"] = 5.0
+    edge.loop.call_soon_threadsafe(edge.server.items.ask, item, told.append)
+    until(lambda: len(told) == 4)
+    assert isinstance(told[-1], QuotaUsedUp)

@@ -14,7 +14,7 @@ from fornada.core.keys import Key, KeyId, Role, new_key
 from fornada.core.names import AccountId
 from fornada.store.keys import has_keys, mark_path
 from fornada.store.mark import watch
-from fornada.store.sqlite import SqliteStore
+from fornada.store.sqlite import SqliteStore, StoreUnusable
 from tests.bounds import bound
 
 REPOSITORY = Path(__file__).parents[3]
@@ -73,7 +73,7 @@ PUTS = """
 import sys
 from pathlib import Path
 from tests.unit.store.test_keys import key
-from fornada.store.sqlite import SqliteStore
+from fornada.store.sqlite import SqliteStore, StoreUnusable
 store = SqliteStore(Path(sys.argv[1]))
 store.put_key(key())
 store.close()
@@ -105,3 +105,8 @@ def test_whether_there_is_a_key_can_be_told_of_any_file(path: Path, tmp_path: Pa
     with contextlib.closing(sqlite3.connect(tmp_path / "old")) as db:
         db.execute("CREATE TABLE models (name)")
     assert not has_keys(tmp_path / "old")
+
+
+def test_a_mark_that_can_not_be_had_is_said_in_one_line(tmp_path: Path):
+    with pytest.raises(StoreUnusable, match="can't be used: No such file or directory"):
+        watch(tmp_path / "no folder" / "mark")
