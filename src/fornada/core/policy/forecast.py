@@ -15,8 +15,8 @@ from fornada.core.policy.placement import NEVER, Plan, plan
 
 STEPS_FOR_EACH = 4
 """Of a forecast: grant, ready, rest, and the way down of whoever goes for it."""
-LOOKS_MOST = 15_000
-"""At holders and at who waits, in one forecast: as much as half a second of one core. 100 of them are thought through to the end."""
+LOOKS_MOST = 5_000
+"""At holders and at who waits, in one forecast: as much as a fifth of a second of one core. A hundred are thought through to the end."""
 
 
 def forecast(
