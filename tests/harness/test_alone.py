@@ -100,7 +100,7 @@ def test_a_part_of_the_tests_runs_too(tmp_path: Path, narrow: str, passed: int):
 
 @pytest.mark.parametrize(
     ("wanted", "lost"),
-    [("test_none.py", "test_none.py"), ("test_b.py test_none.py", "test_none.py"), ("test_b.py::test_none", "test_b.py::test_none")],
+    [("test_b.py test_none.py", "test_none.py"), ("test_b.py::test_none", "test_b.py::test_none")],
 )
 def test_what_isn_t_there_is_named_in_one_line(tmp_path: Path, wanted: str, lost: str):
     done, lines = run(tmp_path, "-n", "2", *wanted.split())

@@ -14,7 +14,7 @@ from tests.harness.node import Node
 from tests.harness.waiting import Background
 
 MIB = 1024 * 1024
-DELAY_S = count(1, long=3)
+DELAY_S = count(5, long=30) / 10
 ROUNDS = count(2, long=20)
 TOTAL_MIB = 1000
 MIBS = {"@test/a": 700, "@test/b": 600}
@@ -24,7 +24,7 @@ drain_s = 5
 kill_s = 2
 [[devices.fake]]
 total = "{TOTAL_MIB}MiB"
-release_delay_ms = {DELAY_S * 1000}
+release_delay_ms = {DELAY_S * 1000:.0f}
 """
 CLOCK_S = 0.02
 """By so much the node's instants and those of the wall clock may be read apart."""

@@ -11,7 +11,7 @@ from tests.bounds import bound, count
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 
-MAX_WAIT_S = 2
+MAX_WAIT_S = 1
 CONFIG = f"""
 [node]
 drain_s = 5
@@ -22,7 +22,7 @@ total = "1000MiB"
 """
 ON_CARD = {"device": "cuda", "device_memory": "700MiB"}
 HELD = 700 * 1024**2
-ROUNDS = count(3, long=20)
+ROUNDS = count(2, long=20)
 DELAY_S = 0.5
 
 
