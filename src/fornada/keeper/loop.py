@@ -26,6 +26,7 @@ class Timer:
 
     def cancel(self) -> None:
         self.cancelled = True
+        self.call = _nothing  # what it would have called is let go of now, not when its time has come
 
 
 class Loop:
@@ -96,7 +97,8 @@ class Loop:
         while self._timers and self._timers[0][0] <= now and not self._stopped:
             timer = heapq.heappop(self._timers)[2]
             if not timer.cancelled:
-                timer.call()
+                call, timer.call = timer.call, _nothing
+                call()
 
     def _rung(self) -> None:
         try:
@@ -107,6 +109,10 @@ class Loop:
             call = self._signals.get(number)
             if call is not None:
                 call()
+
+
+def _nothing() -> None:
+    """A timer's that is over."""
 
 
 def _noted(number: int, frame: object) -> None:
