@@ -117,6 +117,7 @@ class Jobs:
             created=now,
             expires=now + (self._settings.expire_s if order.expires_s is None else order.expires_s),
             note=order.note,
+            caller=order.caller,
         )
         kept = self._store.put_job(made, order)
         if kept.id == made.id:
@@ -263,7 +264,12 @@ class Jobs:
                 self._turns_of(model).give_back(turn, live.job.account, created=live.job.created)
             return
         item = ItemRequest(
-            account=live.job.account, target=live.job.target, body=body, request_id=f"{turn.job}-{turn.number}", priority=priority
+            account=live.job.account,
+            target=live.job.target,
+            body=body,
+            request_id=f"{turn.job}-{turn.number}",
+            caller=live.job.caller,
+            priority=priority,
         )
         ticket = self._door.ask(item, partial(self._told, live, turn.number, item, self._clock.now()))
         if turn.number in live.tickets:

@@ -11,6 +11,7 @@ from typing import NewType, Protocol
 import msgspec
 
 from fornada.core.errors import FornadaError
+from fornada.core.keys import NO_KEY, KeyId
 from fornada.core.names import AccountId, ModelName
 from fornada.core.policy.idle_capacity import Places
 from fornada.core.requests import Priority, Ticket
@@ -68,6 +69,8 @@ class Order(msgspec.Struct, frozen=True):
     """Of the job's id."""
     webhook: str | None = None
     """Address that is told when the job has ended."""
+    caller: KeyId = NO_KEY
+    """The key that it came with, which what is used for it counts for."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -85,6 +88,7 @@ class Job(msgspec.Struct, frozen=True):
     started: float = 0.0
     ended: float = 0.0
     note: str = ""
+    caller: KeyId = NO_KEY
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -189,6 +193,7 @@ class ItemRequest(msgspec.Struct, frozen=True):
     target: str
     body: bytes
     request_id: str
+    caller: KeyId = NO_KEY
     priority: Priority = Priority.JOB
     """LOW for one that is overdue: it gives way to nobody once it is begun."""
 

@@ -152,7 +152,7 @@ class ItemExchange:
 
 def _facts(item: ItemRequest) -> Facts:
     facts = Facts(())
-    facts.caller = Caller(item.account, Role.USER, paced=False)
+    facts.caller = Caller(item.account, Role.USER, item.caller, paced=False)
     facts.content_type = facts.media_type = JSON
     facts.priority = item.priority
     return facts

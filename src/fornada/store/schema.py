@@ -163,7 +163,11 @@ CREATE TABLE items (                -- those with an outcome, or with an attempt
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED)
+CALLERS = """
+ALTER TABLE jobs ADD COLUMN caller TEXT NOT NULL DEFAULT '';   -- id of the key that the job came with
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -350,3 +350,10 @@ def test_a_deployer_changes_what_is_his_account_s_and_an_administrator_everythin
     for caller, status in (("deployer", 403), ("other deployer", 200), ("admin", 200)):
         assert locked.fetch("POST", "/api/v1/models/@test/shared/load", headers=locked.show(caller)).status == status, caller
     assert locked.fetch("GET", "/api/v1/models/@test/shared", headers=locked.show("user")).status == 200, "all may see it"
+
+
+def test_a_job_knows_the_key_that_it_came_with(locked: Locked):
+    target = "/client/v4/accounts/mine/ai/run/@test/mine?queueRequest=true"
+    assert locked.fetch("POST", target, payload={"requests": [{}]}, headers=locked.show("user")).status == 200
+    assert locked.jobs.last.caller == locked.keys.held[0].id
+    assert locked.jobs.last.account == "mine"

@@ -7,6 +7,7 @@ import pytest
 
 from fornada.core.errors import BadRequest, Busy, DiskFull
 from fornada.core.jobs import ItemRequest, JobId, Outcome, Status
+from fornada.core.keys import KeyId
 from fornada.core.names import AccountId
 from fornada.core.requests import AnswerHead, Priority
 from tests.harness.client import Response
@@ -195,6 +196,13 @@ def test_an_item_is_answered_as_a_request_would_be_behind_everybody_else(edge: S
     assert json.loads(outcome.body)["success"] is True
     sent = edge.inference.last.request
     assert (sent.priority, sent.account, sent.request_id, sent.deadline) == (Priority.JOB, "acc", "job-0", None)
+
+
+def test_an_item_counts_for_the_key_that_its_job_came_with(edge: Served):
+    told: list[Any] = []
+    item = ItemRequest(account=AccountId("acc"), target=A, body=b"{}", request_id="job-0", caller=KeyId("k1"))
+    edge.tell(lambda: edge.server.items.ask(item, told.append))
+    assert (edge.inference.last.request.key, len(told)) == ("k1", 1)
 
 
 def test_an_item_that_the_schema_rejects_is_the_callers_to_mend(edge: Served):

@@ -33,6 +33,11 @@ def test_want_of_capacity_is_waited_out_however_long_it_takes(error: FornadaErro
     assert again.wait_s == (3 if error.retry_after_s else SHORTEST_S)
 
 
+@pytest.mark.parametrize("error", [errors.QuotaUsedUp(""), errors.RateLimited("")], ids=lambda error: type(error).__name__)
+def test_an_allowance_that_is_used_up_is_waited_for(error: FornadaError):
+    assert after(error, attempts=10**6) == (LONGEST_S, False)
+
+
 @pytest.mark.parametrize("error", TRIED_A_FEW_TIMES, ids=lambda error: type(error).__name__)
 def test_what_may_be_the_items_own_doing_is_tried_a_few_times(error: FornadaError):
     tries = 1

@@ -6,6 +6,7 @@ import pytest
 
 from fornada.core.errors import Conflict, InternalFault
 from fornada.core.jobs import Ask, Item, Job, JobId, JobStore, Order, Outcome, Result, Status
+from fornada.core.keys import KeyId
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, ModelName
 
 A = ModelName("@test/a")
@@ -16,7 +17,7 @@ Open = Callable[[], JobStore]
 
 
 def job(id: JobId = ONE, *, account: AccountId = LOCAL_ACCOUNT, total: int = 2, created: float = 100.0) -> Job:
-    return Job(id, account, "workers-ai", "/x?y=1", "a", Status.QUEUED, total, created, created + 60.0, note='{"n":1}')
+    return Job(id, account, "workers-ai", "/x?y=1", "a", Status.QUEUED, total, created, created + 60.0, note='{"n":1}', caller=KeyId("k"))
 
 
 def order(of: Job, *, key: str | None = None, digest: str = "d") -> Order:

@@ -1,8 +1,8 @@
 """Whether an item of a job is tried again after a refusal, and when.
 
-A job was accepted to be done: want of capacity is waited out, as long as the job may live. What may have been the item's own doing, such as
-a runner that died under it, is tried a few times: it may as well have been killed by somebody. What the caller or the model's author has to
-mend is told at once.
+A job was accepted to be done: want of capacity, and of an account's allowance, is waited out as long as the job may live. What may have been
+the item's own doing, such as a runner that died under it, is tried a few times: it may as well have been killed by somebody. What the caller or
+the model's author has to mend is told at once.
 """
 
 from typing import NamedTuple
@@ -17,6 +17,8 @@ from fornada.core.errors import (
     NeverFits,
     NoCapacity,
     OutOfDeviceMemory,
+    QuotaUsedUp,
+    RateLimited,
     RunnerDied,
 )
 
@@ -48,6 +50,8 @@ def after(error: FornadaError, *, attempts: int) -> Again | None:
             return Again(_bounded(error.retry_after_s or 0.0), counts=False)
         case NoCapacity():
             return Again(_bounded(error.retry_after_s or 1.0), counts=False)
+        case RateLimited() | QuotaUsedUp():
+            return Again(LONGEST_S, counts=False)
         case RunnerDied() | OutOfDeviceMemory() | InternalFault():
             return Again(_bounded(error.retry_after_s or DIED_S), counts=True) if attempts + 1 < MOST_ATTEMPTS else None
         case _:

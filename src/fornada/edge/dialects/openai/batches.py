@@ -147,6 +147,7 @@ class _Desk:
             expires_s=_window_s(asked.completion_window),
             key=idempotency_key(call.facts),
             webhook=webhook,
+            caller=call.facts.caller.key,
             digest=hashlib.sha256(msgspec.json.encode([target, note, webhook]) + content).hexdigest(),
             note=msgspec.json.encode(note).decode(),
             prefix="batch_",

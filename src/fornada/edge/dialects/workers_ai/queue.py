@@ -63,6 +63,7 @@ class Queue:
             asks=[_ask(raw, number, resolved) for number, raw in enumerate(_requests(fields))],
             key=idempotency_key(exchange.facts),
             webhook=webhook_of(fields.get("options")),
+            caller=exchange.facts.caller.key,
             digest=hashlib.sha256(target.encode() + b"\n" + body).hexdigest(),
         )
         return _state(self._jobs.submit(order))
