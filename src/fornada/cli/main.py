@@ -22,7 +22,7 @@ from fornada.cli.completion import register
 from fornada.cli.failures import REPORT_TO, one_line
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "Node": ("serve", "doctor", "nodes", "unfence", "prune", "simulate"),
+    "Node": ("serve", "doctor", "nodes", "unfence", "prune", "backup", "restore", "simulate"),
     "Models": ("models", "run", "batch", "deploy", "versions", "rm"),
     "Life": ("load", "unload", "sleep", "pin", "reset"),
     "Watch": ("ps", "top", "logs", "why"),

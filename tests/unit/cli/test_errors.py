@@ -33,7 +33,7 @@ NEEDS_A_NODE = {
     "prune": ["prune"],
     "usage": ["usage"],
 }
-WITHOUT_A_NODE = {"serve", "doctor", "deploy", "simulate", "keys"}
+WITHOUT_A_NODE = {"serve", "doctor", "deploy", "simulate", "keys", "backup", "restore"}
 """deploy looks at the folder first; it has its own test."""
 
 

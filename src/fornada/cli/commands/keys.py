@@ -174,7 +174,7 @@ def _keys(named: Path | None, *, make: bool = False) -> "Iterator[tuple[KeysPort
     from fornada.app.keys import keys_of
     from fornada.core.errors import FornadaError
 
-    folder = named or _meant()
+    folder = named or meant()
     if not make and not (folder / "store.sqlite").exists():
         raise CommandFailed(f"there are no keys in {folder}: no node has used it yet; --data-dir names the data directory of a node")
     try:
@@ -192,7 +192,7 @@ def _note(folder: Path, action: str, **fields: object) -> None:
     note(folder, action, **fields)
 
 
-def _meant() -> Path:
+def meant() -> Path:
     """Of the running node, else of one that ran, else where the next one would keep its data."""
     from fornada.app.config import environment
 
