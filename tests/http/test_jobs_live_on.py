@@ -12,27 +12,38 @@ from tests.http.test_case_40_an_accepted_job_is_done import (
     echoes,
     far,
     job,
+    poll,
     submit,
 )
 from tests.http.test_upgrade import checkout, upgrade, version
 from tests.security.test_data_directory import small_disk
 
 ITEMS = 60
+LONG = 2000
+"""Many more than are done while a machine is busy with an upgrade."""
 
 
 def test_a_job_goes_on_with_the_next_control_plane(new_node: StartNode, tmp_path: Path):
     node = new_node().start()
     node.deploy_probe("@test/a", serving={"concurrency": 2})
-    id = submit(node, "@test/a", echoes(ITEMS, sleep_s=0.2))
+    source = checkout(tmp_path, "9.9.9")
+    id = submit(node, "@test/a", echoes(LONG, sleep_s=0.2))
     until(lambda: far(node, id, 5), within_s=30, what="some are done")
-    done_upgrade = upgrade(node, checkout(tmp_path, "9.9.9"))
-    assert done_upgrade.returncode == 0, done_upgrade.stderr
+    upgraded = upgrade(node, source)
+    assert upgraded.returncode == 0, upgraded.stderr
     assert version(node) == "9.9.9"
-    assert job(node, id)["status"] == "running"
+    before = job(node, id)
+    assert before["status"] == "running" and before["counts"]["completed"] >= 5
+    until(lambda: far(node, id, before["counts"]["completed"] + 20), within_s=60, what="the next one goes on with it")
+    node.fetch("POST", f"/api/v1/jobs/{id}/cancel")
+    answered = poll(node, "@test/a", id)["responses"]
+    assert len(answered) > before["counts"]["completed"]
+    assert [(each["result"]["echo"], each["external_reference"]) for each in answered] == [
+        (each["id"], f"ref-{each['id']}") for each in answered
+    ]
     later = submit(node, "@test/a", echoes(3))
-    for each, total in ((id, ITEMS), (later, 3)):
-        until(done(node, each), within_s=60, what="the job is done")
-        assert_each_is_answered_in_its_place(node, "@test/a", each, total)
+    until(done(node, later), within_s=60, what="a job of the new one is done")
+    assert_each_is_answered_in_its_place(node, "@test/a", later, 3)
     assert node.stop() == 0
 
 
