@@ -26,6 +26,8 @@ from fornada.telemetry.log import Log
 SOON_S = 0.005
 FORECAST_HOLDS_S = 0.25
 """Requests to one model that come together are foretold the same: a forecast costs as much as several plans."""
+PLAN_RESTS = 1.0
+"""Times what the last plan took, until the next one, where that is more than SOON_S: hundreds who come together are planned for together."""
 FORECAST_RESTS = 19.0
 """Times what the last forecast took, until the next one: where hundreds wait a twentieth of the time goes into foretelling, not all of it."""
 
@@ -138,6 +140,8 @@ class Room:
         """For what time alone changes: bytes that come back by themselves, and wishes that have waited long enough."""
         self._soon: asyncio.TimerHandle | None = None
         self._foretold: dict[str, _Foretold] = {}
+        self._turn_s = 0.0
+        """What the last plan took."""
         self._foretells_at = Instant(float("-inf"))
         """Not before."""
         self.reasons: dict[str, str] = {}
@@ -200,9 +204,13 @@ class Room:
 
     def replan(self) -> None:
         """Something has changed. The plan is made once for all changes of this turn of the loop."""
-        if not self._due:
-            self._due = True
+        if self._due:
+            return
+        self._due = True
+        if self._turn_s < SOON_S:
             self._loop.call_soon(self._turn)
+        else:
+            self._loop.call_later(PLAN_RESTS * self._turn_s, self._turn)
 
     def replan_soon(self) -> None:
         """Requests have come or gone: of interest to who waits, but not worth a plan each."""
@@ -368,6 +376,7 @@ class Room:
         self._carry_out(made)
         self._note_waits(rooms)
         self._arm(made.again_at, now)
+        self._turn_s = self._now() - now
 
     def _carry_out(self, made: Plan) -> None:
         self.reasons = made.waits
