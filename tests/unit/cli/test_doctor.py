@@ -3,16 +3,24 @@
 import dataclasses
 import json
 import re
+import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fornada.app.backup import LAST, LastBackup, backup
 from fornada.app.isolation import described
-from fornada.cli.checks import capacity, kernel, software
+from fornada.app.keys import keys_of
+from fornada.cli.checks import capacity, kernel, software, upkeep
 from fornada.cli.checks.finding import Finding, Level
 from fornada.cli.checks.machine import Machine
+from fornada.core.keys import ROLES, new_key
+from fornada.core.names import AccountId
 from fornada.keeper.levels import AUTO, Facts, Feature, Switch
+from fornada.store.sqlite import SqliteStore
 from tests.unit.cli.conftest import Cli, line
 from tests.unit.cli.fake_node import FakeNode, say
 
@@ -225,3 +233,29 @@ def test_the_network_settings_are_checked_and_their_values_kept_back(tmp_path: P
     found = by_subject(software.network(machine(tmp_path, environ=environ)))
     assert found[subject].level is level
     assert "secret" not in str(found)
+
+
+def test_it_says_how_old_the_last_backup_is(tmp_path: Path):
+    here = machine(tmp_path)
+    assert not [*upkeep.backups(here), *upkeep.keys(here)], "no node has worked here: there is nothing to lose"
+    here.data_dir.mkdir()
+    SqliteStore(here.data_dir / "store.sqlite").close()
+    assert [finding.level for finding in upkeep.backups(here)] == [Level.WARN]
+    backup(here.data_dir, tmp_path / "copy", replace=False, told=lambda done, of: None)
+    (found,) = upkeep.backups(here)
+    assert found.level is Level.OK and found.seen == f"{tmp_path / 'copy'}, 0 hours ago"
+    last = msgspec.json.encode(LastBackup(at=time.time() - 9 * upkeep.DAY_S, path="/backups/old"))
+    (here.data_dir / LAST).write_bytes(last)
+    (found,) = upkeep.backups(here)
+    assert found.level is Level.WARN and found.seen == "/backups/old, 9 days ago"
+
+
+def test_it_says_whether_a_key_is_needed(tmp_path: Path):
+    here = machine(tmp_path)
+    key, _ = new_key(AccountId("a"), ROLES["user"], now=0.0, chance=secrets.token_bytes)
+    with keys_of(here.data_dir) as keys:
+        (found,) = upkeep.keys(here)
+        assert found.seen.startswith("none: open to everybody on this machine")
+        keys.put_key(key)
+        (found,) = upkeep.keys(here)
+        assert found.seen == "every request needs one"

@@ -42,7 +42,7 @@ def backup(file: Path, force: bool, data_dir: Path | None, as_json: bool) -> Non
     if as_json:
         print_json({"file": str(file), "bytes": contents.bytes, "schema": contents.schema, "keys": contents.keys, "beside": beside})
         return
-    click.echo(f"wrote {file}: {format_size(contents.bytes)}, {contents.keys} keys, {contents.jobs} jobs that aren't done")
+    click.echo(f"wrote {file}: {format_size(contents.bytes)}, keys: {contents.keys}, jobs that aren't done: {contents.jobs}")
     if beside:
         click.echo(f"not in it: {', '.join(beside)}; copy them too", err=True)
 

@@ -62,7 +62,7 @@ def doctor(node: Node, data_dir: Path | None, as_json: bool) -> None:
 
 def findings(machine: "Machine", isolation: "Isolation", node: Node | None) -> "list[Finding]":
     """Everything, in the order of the printed list."""
-    from fornada.cli.checks import capacity, kernel, software
+    from fornada.cli.checks import capacity, kernel, software, upkeep
 
     found = [
         *software.python(machine),
@@ -76,6 +76,8 @@ def findings(machine: "Machine", isolation: "Isolation", node: Node | None) -> "
         *capacity.limits(machine),
         *capacity.clock(machine),
         *software.network(machine),
+        *upkeep.keys(machine),
+        *upkeep.backups(machine),
     ]
     return found if node is None else [*found, *_node(node)]
 

@@ -47,7 +47,7 @@ def restore(file: Path, data_dir: Path | None, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"restored {folder}: {format_size(contents.bytes)}, {contents.keys} keys, {contents.jobs} jobs that aren't done")
+    click.echo(f"restored {folder}: {format_size(contents.bytes)}, keys: {contents.keys}, jobs that aren't done: {contents.jobs}")
     if done.kept:
         click.echo(f"the store that was there is kept as {done.kept}")
     if not contents.keys:
