@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import count
+from tests.bounds import bound, count
 from tests.harness.fixtures import Probe, StartNode
 from tests.harness.node import Node, run_path
 from tests.harness.processes import kill
 from tests.harness.waiting import until
 
 ITEMS = 100
-ROUNDS = count(1, long=5)
+ROUNDS = count(5, long=50)
 KILLS = 6
 
 
@@ -141,6 +141,7 @@ def test_a_stop_in_the_middle_leaves_the_rest_to_the_next_start(new_node: StartN
     assert node.stop() == 0
 
 
+@pytest.mark.timeout(bound(300))
 @pytest.mark.parametrize("round", range(ROUNDS))
 def test_each_of_a_hundred_items_is_done_once_whatever_is_killed(new_node: StartNode, round: int):
     chance = random.Random(f"case 40, {round}")

@@ -24,8 +24,6 @@ from fornada.edge.text_generation import identity as identity_of
 from fornada.edge.validation import Contract, Contracts
 
 _PATH = re.compile(rb"/client/v4/accounts/([^/]+)/ai/run(?:/+(.*))?\Z", re.DOTALL)
-_PLATFORM = frozenset(["queueRequest", "tags"])
-"""Parameters of the query that are the platform's, not the model's."""
 
 
 class RunDoor:
