@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -25,11 +24,29 @@ from tests.unit.store.test_sqlite import REPOSITORY, WRITER
 NEXT = "ALTER TABLE models ADD COLUMN note TEXT NOT NULL DEFAULT 'none';"
 FIRST = version(digest=VersionDigest(f"{1:064x}"))
 BACK_UP = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from fornada.store.backup import back_up
 print("begun", flush=True)
-back_up(Path(sys.argv[1]), Path(sys.argv[2]), replace=True)
+steps = int(sys.argv[3])
+def told(done, of):
+    global steps
+    steps -= 1
+    if steps == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+back_up(Path(sys.argv[1]), Path(sys.argv[2]), replace=True, told=told)
+"""
+RESTORE = """
+import sys
+from pathlib import Path
+from fornada.store.backup import copy_into, put_back
+copy, path = Path(sys.argv[1]), Path(sys.argv[2])
+draft = path.with_name("draft")
+draft.unlink(missing_ok=True)
+draft.touch()
+copy_into(copy, draft)
+print("begun", flush=True)
+put_back(draft, path, kept=path.with_name("kept-" + sys.argv[3]))
 """
 
 
@@ -109,13 +126,14 @@ def test_a_kill_at_any_moment_leaves_no_half_file_and_the_next_copy_clears_up(pa
     target = tmp_path / "copy"
     whole = [0, 0]
     for turn in range(count(6, long=60)):
-        with process(BACK_UP, path, target) as running:
+        with process(BACK_UP, path, target, 2 if turn == 0 else 0) as running:
             assert running.stdout is not None
             running.stdout.readline()
-            killer = threading.Timer(0.01 * turn, os.kill, (running.pid, signal.SIGKILL))
+            killer = threading.Timer(0.01 * turn, running.kill)
             killer.start()
             running.wait(bound(30))
             killer.cancel()
+            killer.join()
         whole[target.exists()] += 1
         if target.exists():
             assert inspect(target).bytes > 30_000_000
@@ -166,7 +184,7 @@ def test_a_disk_without_room_is_said_before_and_while_it_is_written(path, store,
             back_up(path, tmp_path / "copy")
     assert "\n" not in str(refusal.value)
     limited = f"{FILES_OF_A_MEGABYTE}{BACK_UP}"
-    with process(limited, path, tmp_path / "copy") as running:
+    with process(limited, path, tmp_path / "copy", 0) as running:
         assert running.wait(bound(30)) == 1
     assert files(tmp_path) == ["data"]
 
@@ -276,6 +294,34 @@ def test_a_log_that_no_one_wrote_back_goes_with_its_store_and_never_into_the_oth
     assert digests(path) == [1] and len(digests(kept)) >= 20
     with path.open("rb") as file:
         assert int.from_bytes(file.read(72)[68:72], "big") == APPLICATION_ID
+
+
+def test_a_kill_at_any_moment_of_a_restore_leaves_one_store_or_the_other(path, tmp_path):
+    copy = tmp_path / "copy"
+    ours(path)
+    back_up(path, copy)
+    later = SqliteStore(path)
+    put(later, version(digest=VersionDigest(f"{2:064x}")))
+    later.close()
+    for turn in range(count(5, long=60)):
+        with process(RESTORE, copy, path, turn) as running:
+            assert running.stdout is not None
+            running.stdout.readline()
+            killer = threading.Timer(0.001 * turn, running.kill)
+            killer.start()
+            running.wait(bound(30))
+            killer.cancel()
+            killer.join()
+        held = SqliteStore(path)
+        found = sorted(int(each.digest, 16) for each in held.versions(A))
+        held.close()
+        assert found in ([1], [1, 2])
+        if found == [1, 2]:
+            continue
+        assert digests(path.with_name(f"kept-{turn}")) == [1, 2]
+        again = SqliteStore(path)
+        put(again, version(digest=VersionDigest(f"{2:064x}")))
+        again.close()
 
 
 def test_a_damaged_store_is_kept_with_its_log(path, tmp_path):
