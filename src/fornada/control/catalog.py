@@ -118,7 +118,7 @@ class Catalog:
             found = self._index.find(reference.name)
             if found is None:
                 raise self._unknown(reference, account)
-            self._refuse_foreign(found, account)
+            self._refuse_foreign(found, reference, account)
             if reference.name in self._index.aliases and reference.name not in self._index.entries:
                 raise Conflict(f"'{reference.name}' is an alias of '{found.name}'; remove it by that name")
             if found.stable.builtin:
@@ -165,11 +165,12 @@ class Catalog:
         # As an alias too: a name beats it, and what is asked of somebody else's model would go to this one.
         if entry and entry.account != account and not entry.stable.builtin:
             raise ModelNotAllowed(f"'{spec.name}' belongs to another account")
-        self._index.refuse_taken_aliases(spec.name, spec.aliases)
+        self._index.refuse_taken_aliases(spec.name, spec.aliases, may_know=lambda entry: self._may_see(entry, account))
 
-    def _refuse_foreign(self, entry: Entry, account: AccountId | None) -> None:
+    def _refuse_foreign(self, entry: Entry, reference: Reference, account: AccountId | None) -> None:
+        """By the name that was said: an alias tells nothing of what it means."""
         if account not in (None, entry.account) and not entry.stable.builtin:
-            raise ModelNotAllowed(f"'{entry.name}' belongs to another account")
+            raise ModelNotAllowed(f"'{reference.name}' belongs to another account")
 
     def _unknown(self, reference: Reference, account: AccountId | None) -> UnknownModel:
         def visible() -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Names and aliases of the catalogue: pure, rebuilt at each change, read on the hot path."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fornada.core.errors import Conflict
 from fornada.core.names import ModelName
@@ -31,11 +31,12 @@ class Index:
         composed = unicodedata.normalize("NFC", name)
         return self.find(composed) if composed != name else None
 
-    def refuse_taken_aliases(self, name: str, aliases: Iterable[str]) -> None:
-        """Raises Conflict for an alias that means another model than `name`."""
+    def refuse_taken_aliases(self, name: str, aliases: Iterable[str], *, may_know: Callable[[Entry], bool]) -> None:
+        """Raises Conflict for an alias that means another model than `name`, which is named where it may be known."""
         for alias in aliases:
             if alias in self.entries and alias != name:
                 raise Conflict(f"alias '{alias}' is the name of another model")
             owner = self.aliases.get(alias, name)
             if owner != name:
-                raise Conflict(f"alias '{alias}' belongs to '{owner}'")
+                shown = f"'{owner}'" if may_know(self.entries[owner]) else "another model"
+                raise Conflict(f"alias '{alias}' belongs to {shown}")

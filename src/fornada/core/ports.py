@@ -176,8 +176,8 @@ class OperationsPort(Protocol):
 
     async def reset(self, name: ModelName) -> ModelView: ...
 
-    def why(self, name: ModelName) -> Mapping[str, Any]:
-        """Why it is (not) loaded: {"model","state","since","summary","queue","last_failure","residents","devices", ...}."""
+    def why(self, name: ModelName, account: AccountId | None) -> Mapping[str, Any]:
+        """Why it is (not) loaded, as the account may know it: {"model","state","since","summary","queue","residents","devices", ...}."""
 
     def logs(self, name: ModelName, *, follow: bool, last: int) -> AsyncIterator[LogLine]: ...
 

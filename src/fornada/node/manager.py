@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +24,7 @@ from fornada.core.requests import InferenceRequest, Sink, Ticket
 from fornada.core.resources import parse_size
 from fornada.core.settings import NodeSettings
 from fornada.core.usage import Uncounted, UsagePort
-from fornada.node import residency, views
+from fornada.node import discretion, residency, views
 from fornada.node.adoption import end_stranger, still_alive
 from fornada.node.deadlines import Wheel
 from fornada.node.devices import Devices
@@ -127,7 +128,16 @@ class Manager:
         ledger = Ledger(devices, store, log=telemetry.log, measure=measure)
         bounds = Bounds(max_resident=settings.max_resident, max_wait_s=settings.max_wait_s)
         recorder = recorder_of(settings, data_dir / "logs", wall=clock.wall)
-        room = Room(devices, ledger, bounds=bounds, clock=clock, loop=loop, log=telemetry.log, recorder=recorder)
+        room = Room(
+            devices,
+            ledger,
+            bounds=bounds,
+            clock=clock,
+            loop=loop,
+            log=telemetry.log,
+            recorder=recorder,
+            known_to=partial(discretion.known_to, catalog),
+        )
         self._site = Site(
             clock=clock,
             now=clock.now,
@@ -339,8 +349,8 @@ class Manager:
         self._model(name).reset()
         return self.view(name)
 
-    def why(self, name: ModelName) -> Mapping[str, Any]:
-        return views.why(self._model(name), self._site)
+    def why(self, name: ModelName, account: AccountId | None = None) -> Mapping[str, Any]:
+        return discretion.told(views.why(self._model(name), self._site), account, self._catalog)
 
     def logs(self, name: ModelName, *, follow: bool, last: int) -> AsyncIterator[LogLine]:
         return self._site.telemetry.outputs.read(self._model(name).name, last=last, follow=follow)

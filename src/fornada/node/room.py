@@ -5,7 +5,7 @@ or change; it tells them that their place is granted, that they must go, or that
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -124,7 +124,9 @@ class Room:
         loop: asyncio.AbstractEventLoop,
         log: Log,
         recorder: Recorder | None = None,
+        known_to: Callable[[ModelName], str] = lambda model: "",
     ) -> None:
+        """`known_to`: the account that alone may know of a model; empty: everybody."""
         self._devices = devices
         self._ledger = ledger
         self._bounds = bounds
@@ -132,6 +134,7 @@ class Room:
         self._loop = loop
         self._log = log
         self._recorder = recorder
+        self._known_to = known_to
         self._held: dict[str, _Held] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._due = False
@@ -428,7 +431,18 @@ class Room:
         worth = resident.worth
         wish = resident.device_wish
         spare = resident.foreseen or (resident.extra and not resident.kept)
-        return Need(resident.key, resident.model, wish, device, memory, since, in_s=worth.start_s, ladder=worth.ladder, spare=spare)
+        return Need(
+            key=resident.key,
+            model=resident.model,
+            device=wish,
+            device_bytes=device,
+            memory_bytes=memory,
+            since=since,
+            in_s=worth.start_s,
+            ladder=worth.ladder,
+            spare=spare,
+            known_to=self._known_to(resident.model),
+        )
 
     def _holdings(self, holders: Holders) -> Iterable[Holding]:
         now, wall = self._now(), self._wall()
@@ -450,6 +464,7 @@ class Room:
                     memory_bytes=max(charges.memory.bytes, lease),
                     rate=resident.rate(now, wall),
                     ladder=ladder,
+                    known_to=self._known_to(resident.model),
                 )
 
     def _charged(self, holders: Holders) -> dict[str, dict[str, int]]:

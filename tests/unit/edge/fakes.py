@@ -247,7 +247,7 @@ class FakeOperations:
             raise ZeroDivisionError("a bug, quoting the request: sesame")
         return self.view(name)
 
-    def why(self, name: ModelName) -> Mapping[str, Any]:
+    def why(self, name: ModelName, account: AccountId | None) -> Mapping[str, Any]:
         return {"model": name, "state": "stopped", "summary": "nothing has asked for it yet"}
 
     async def logs(self, name: ModelName, *, follow: bool, last: int) -> AsyncIterator[LogLine]:

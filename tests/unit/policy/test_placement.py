@@ -332,3 +332,26 @@ def test_two_models_with_steady_traffic_take_turns(world):
         served.append(resident)
         resident, waiting = waiting, resident
     assert served == ["a", "b"] * 3
+
+
+def test_a_model_s_reasons_name_others_only_to_those_who_may_know_of_them():
+    held = [
+        replace(holding("theirs", device="cuda:0", gib=3, kept=True), known_to="other"),
+        replace(holding("ours", device="cuda:0", gib=3, kept=True), known_to="us"),
+        holding("everybody's", device="cuda:0", gib=2, kept=True),
+    ]
+
+    def told(known_to, there=held):
+        return plan([replace(need("a", gib=8, since=98.5), in_s=10.0, known_to=known_to)], there, [HOST, CARD], max_resident=0).waits["a"]
+
+    assert told("us").endswith("everybody's, ours, another model are kept loaded")
+    assert told("").endswith("everybody's, 2 other models are kept loaded"), "everybody hears why it waits"
+    assert told("us", [replace(held[0], charge_bytes=GIB)]).endswith("another model is kept loaded")
+    for phase, said in (
+        (Phase.BUSY, "; waits for another model to rest, which is drained in "),
+        (Phase.CLOSING, "; waits for the end of another model"),
+        (Phase.FALLING, "; waits for another model to fall asleep"),
+    ):
+        one = replace(held[0], kept=False, phase=phase, last_used=98.0)
+        assert said in told("us", [one]) and "theirs" not in told("us", [one])
+        assert said.replace("another model", "theirs") in told("other", [one])

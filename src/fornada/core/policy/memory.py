@@ -54,6 +54,8 @@ class Holding:
     """Until it has answered what it works on, or until it has arrived where it is going: the least that it may be."""
     queue_s: float = 0.0
     """How much longer it would work on what waits for it besides, if it were left alone."""
+    known_to: str = ""
+    """The account that alone may know of its model; empty: everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Need:
     """What waits for it is answered this long after it is ready: the least that it may be."""
     spare: bool = False
     """It is to have what is left over, now or not at all: nobody goes for it, and it claims nothing."""
+    known_to: str = ""
+    """The account that alone may know of its model, and is told why it waits; empty: everybody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from fornada.core.names import ModelName
 from fornada.core.policy.ladder import Rung, down_s, loss, loss_of_sleep
 from fornada.core.policy.memory import CPU, DeviceRoom, Holding, Need, Phase, host_of
+from fornada.core.policy.naming import named
 from fornada.core.resources import format_size
 
 
@@ -202,24 +203,25 @@ class Picture:
         """What keeps it out even if everybody went who may: whoever is kept, and what others hold. Empty: nothing, it is a matter of time."""
         kept = [holding for holding in self.staying if holding.kept and holding.key != need.key]
         wanted = self._wanted(need, device)
-        names: set[ModelName] = set()
+        there: list[Holding] = []
         others = False
         for where, bytes_wanted in ((device, wanted.device), (self._host, wanted.host)):
             if where is None or not bytes_wanted:
                 continue
             holding_it = [(holding, count) for holding in kept if (count := _of(where, holding))]
             if where.total_bytes - where.foreign_bytes - sum(count for _, count in holding_it) < bytes_wanted:
-                names |= {holding.model for holding, _ in holding_it}
+                there += [holding for holding, _ in holding_it]
                 others = others or where.foreign_bytes > 0
-        awake = {holding.model for holding in kept if holding.phase is not Phase.ASLEEP}
-        if self._max and need.model not in awake and len(awake) >= self._max:
-            names |= awake
-        parts = [f"{', '.join(sorted(names))} {'is' if len(names) == 1 else 'are'} kept loaded"] if names else []
+        awake = [holding for holding in kept if holding.phase is not Phase.ASLEEP]
+        models = {holding.model for holding in awake}
+        if self._max and need.model not in models and len(models) >= self._max:
+            there += awake
+        parts = [f"{named(need, there)} {'is' if len({one.model for one in there}) == 1 else 'are'} kept loaded"] if there else []
         return "; ".join([*parts, "other programs hold too much"] if others else parts)
 
     def explain(self, need: Need, device: DeviceRoom) -> str:
-        ending = sorted({self._held[key].model for key, rung in self._going.items() if rung is Rung.STOPPED})
-        falling = sorted({self._held[key].model for key, rung in self._going.items() if rung is Rung.ASLEEP})
+        ending = [self._held[key] for key, rung in self._going.items() if rung is Rung.STOPPED]
+        falling = [self._held[key] for key, rung in self._going.items() if rung is Rung.ASLEEP]
         parts = []
         if not self._slot_now(need.model):
             parts.append(f"{self._max} of {self._max} resident models (max_resident)")
@@ -231,9 +233,9 @@ class Picture:
         if device.lingering_bytes:
             parts.append(f"{format_size(device.lingering_bytes)} of ended processes are on their way back")
         if ending:
-            parts.append(f"waits for the end of {', '.join(ending)}")
+            parts.append(f"waits for the end of {named(need, ending)}")
         if falling:
-            parts.append(f"waits for {', '.join(falling)} to fall asleep")
+            parts.append(f"waits for {named(need, falling)} to fall asleep")
         return "; ".join(parts) or "waits for older wishes"
 
     # ---- within

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fornada.core.names import Instant
 from fornada.core.policy.ladder import Rung
 from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, host_of
+from fornada.core.policy.naming import named
 from fornada.core.policy.picture import Move, Picture
 from fornada.core.policy.victims import choose
 from fornada.core.resources import format_size
@@ -108,7 +109,7 @@ def plan(
         drains_at = _drains_at(need, victims, bounds)
         if drains_at > now:
             again_at = min(again_at, drains_at)
-            waits[need.key] = _waits_for_rest(picture.explain(need, device), victims, drains_at - now)
+            waits[need.key] = _waits_for_rest(need, picture.explain(need, device), victims, drains_at - now)
             picture.carry_out(victims)  # on paper: younger wishes are to look for their own
         else:
             picture.carry_out(victims)
@@ -173,6 +174,6 @@ def _drains_at(need: Need, victims: Sequence[Move], bounds: Bounds) -> Instant:
     return Instant(need.since + min(bounds.max_wait_s / 2, DRAIN_AFTER_SWAPS * swap_s))
 
 
-def _waits_for_rest(why: str, victims: Sequence[Move], left_s: float) -> str:
-    busy = ", ".join(sorted({move.holding.model for move in victims if move.busy}))
+def _waits_for_rest(need: Need, why: str, victims: Sequence[Move], left_s: float) -> str:
+    busy = named(need, [move.holding for move in victims if move.busy])
     return f"{why}; waits for {busy} to rest, which is drained in {left_s:.1f} s"

@@ -149,7 +149,7 @@ class _Models:
         return json_reply(await self._operations.reset(self._own(call)))
 
     async def why(self, call: Call) -> Reply:
-        return json_reply(self._operations.why(self._own(call)))
+        return json_reply(self._operations.why(self._own(call), call.facts.caller.within))
 
     async def logs(self, call: Call) -> Reply:
         name = self._own(call)
