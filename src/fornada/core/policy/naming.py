@@ -12,6 +12,5 @@ def named(need: Need, holdings: Iterable[Holding]) -> str:
     models = {holding.model: holding.known_to in ("", need.known_to) for holding in holdings}
     shown = sorted(model for model, known in models.items() if known)
     hidden = len(models) - len(shown)
-    if hidden:
-        shown.append(ANOTHER if hidden == 1 else f"{hidden} other models")
-    return ", ".join(shown)
+    others = [ANOTHER if hidden == 1 else f"{hidden} other models"] if hidden else []
+    return ", ".join([*shown, *others])
