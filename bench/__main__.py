@@ -1,6 +1,6 @@
 """`python -m bench`: interleaved rounds A B C A B C of our node, the yardstick and the peers, medians, ratios pair by pair.
 
-Rows: `echo` and `mlp` against the yardstick, which shares our runner, and against ourselves without isolation; `onnx`, one network,
+Rows: `echo` and `mlp` against the yardstick, which shares our runner, and against ourselves without isolation and without keys; `onnx`, one network,
 and `stream`, paced tokens, against the peers.
 The others stand alone: `packed`, what each further model costs in a process that several share; `coldstart`, from a request for a model
 that isn't running to its answer, executed, forked and from a spare; `idle`, a hundred that have nothing to do, and one for each engine;
@@ -23,7 +23,7 @@ from typing import Any
 
 from bench import bodies, clients, coldstart, density, idle, network, packing, peers, standing, uploads
 from bench.measure import PACED, Cell, Outcome, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
-from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Yardstick
+from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Unlocked, Yardstick
 
 ECHO_BODY = json.dumps({"x": [1.0, 2.5, -3.0, 4.25]}).encode()
 MLP_BODY = json.dumps({"x": network.NUMBERS}).encode()
@@ -50,6 +50,8 @@ FLOORS = {
     ("mlp", 1, Yardstick.name): 0.9,
     ("echo", 64, Unconfined.name): 0.95,
     ("mlp", 64, Unconfined.name): 0.95,
+    ("echo", 64, Unlocked.name): 0.95,
+    ("mlp", 64, Unlocked.name): 0.95,
     ("onnx", 64, peers.LitServe.name): 8.0,
     ("onnx", 64, peers.BentoML.name): 8.0,
     ("onnx", 64, peers.MLServerWorkers.name): 8.0,
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"client: {clients.name()}; {about}; load {load_average():.2f}")
     cells: list[Cell] = []
     absent: dict[str, str] = {}
-    servers: tuple[type[Ours | Yardstick | peers.Peer], ...] = (Ours, Unconfined, Yardstick, *peers.PEERS)
+    servers: tuple[type[Ours | Yardstick | peers.Peer], ...] = (Ours, Unconfined, Unlocked, Yardstick, *peers.PEERS)
     servers = tuple(kind for kind in servers if kind.rows.intersection(rows))
     with tempfile.TemporaryDirectory(prefix="fornada-bench-models-") as place:
         folders = {row: _folder(row, Path(place), plain=given.plain) for row in rows}

@@ -14,7 +14,7 @@ WRK = shutil.which("wrk")
 SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
-wrk.headers["Authorization"] = "Bearer bench"
+wrk.headers["Authorization"] = %(token)s
 wrk.body = io.open(%(body)s, "rb"):read("*a")
 done = function(summary, latency, requests)
   local e = summary.errors
@@ -31,6 +31,7 @@ class Target(NamedTuple):
     port: int
     path: str
     body: bytes
+    token: str = "bench"
 
 
 class Outcome(NamedTuple):
@@ -51,7 +52,9 @@ def name() -> str:
 def ask(target: Target) -> bytes:
     """One answer. Raises OSError for a refusal."""
     url = f"http://{target.host}:{target.port}{target.path}"
-    with urlopen(Request(url, data=target.body, headers={"content-type": "application/json"}), timeout=60) as answer:
+    with urlopen(
+        Request(url, data=target.body, headers={"content-type": "application/json", "authorization": f"Bearer {target.token}"}), timeout=60
+    ) as answer:
         return bytes(answer.read())
 
 
@@ -64,7 +67,7 @@ def _wrk(target: Target, connections: int, seconds: float) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="fornada-bench") as place:
         body, script = Path(place) / "body", Path(place) / "script.lua"
         body.write_bytes(target.body)
-        script.write_text(SCRIPT % {"body": json.dumps(str(body))})
+        script.write_text(SCRIPT % {"body": json.dumps(str(body)), "token": json.dumps(f"Bearer {target.token}")})
         # wrk counts in whole seconds; a shorter run is one second.
         duration = f"-d{max(1, round(seconds))}s"
         url = f"http://{target.host}:{target.port}{target.path}"
@@ -78,7 +81,7 @@ def _wrk(target: Target, connections: int, seconds: float) -> Outcome:
 
 async def _own(target: Target, connections: int, seconds: float) -> Outcome:
     head = f"POST {target.path} HTTP/1.1\r\nHost: {target.host}:{target.port}\r\nContent-Type: application/json\r\n"
-    request = f"{head}Authorization: Bearer bench\r\nContent-Length: {len(target.body)}\r\n\r\n".encode() + target.body
+    request = f"{head}Authorization: Bearer {target.token}\r\nContent-Length: {len(target.body)}\r\n\r\n".encode() + target.body
     began = time.perf_counter()
     end = began + seconds
     taken: list[float] = []
@@ -115,7 +118,7 @@ def listen(target: Target, *, streams: int, tokens: int, pause_s: float) -> Outc
 
 async def _listened(target: Target, streams: int, tokens: int, pause_s: float) -> Outcome:
     head = f"POST {target.path} HTTP/1.1\r\nHost: {target.host}:{target.port}\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    request = f"{head}Authorization: Bearer bench\r\nContent-Length: {len(target.body)}\r\n\r\n".encode() + target.body
+    request = f"{head}Authorization: Bearer {target.token}\r\nContent-Length: {len(target.body)}\r\n\r\n".encode() + target.body
     gaps: list[float] = []
     seen = errors = 0
 

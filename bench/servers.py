@@ -52,11 +52,12 @@ class Server(Protocol):
 
 
 class Ours:
-    """`fornada serve` with everything on."""
+    """`fornada serve` with everything on, keys too."""
 
     name = "fornada"
     rows = frozenset({"echo", "mlp", "onnx", "stream"})
     isolation = "auto"
+    locked = True
 
     def __init__(self, config: str = "[node]\n") -> None:
         """`config` is the beginning of fornada.toml, which ends in [node]."""
@@ -64,6 +65,7 @@ class Ours:
         self._place = Path(tempfile.mkdtemp(prefix="fornada-bench-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._names: dict[str, str] = {}
+        self._token = "bench"
 
     def start(self, folders: dict[str, Path]) -> None:
         self.boot()
@@ -76,8 +78,13 @@ class Ours:
         data = self._place / "data"
         cache = os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache/uv")
         (self._place / "fornada.toml").write_text(f"{self._config}drain_s = 2\n[provision]\ncache_dir = {json.dumps(cache)}\n")
+        program = Path(sys.executable).parent / "fornada"
+        if self.locked and not data.exists():
+            key = [program, "keys", "create", "--account", "local", "--role", "admin", "--data-dir", data, "--json"]
+            done = subprocess.run([str(word) for word in key], capture_output=True, check=True)
+            self._token = json.loads(done.stdout)["key"]
         command = [
-            Path(sys.executable).parent / "fornada",
+            program,
             "serve",
             "--port",
             "0",
@@ -115,8 +122,7 @@ class Ours:
 
     def instance_of(self, row: str) -> dict[str, Any]:
         """As the node shows it."""
-        with urlopen(f"{self._url}/api/v1/models/{self._names[row]}", timeout=30) as answer:
-            return dict(json.load(answer)["instances"][0])
+        return dict(json.loads(self._call("GET", f"/api/v1/models/{self._names[row]}"))["instances"][0])
 
     def artifact_bytes(self, sha256: str) -> int:
         """Of what was fetched."""
@@ -127,16 +133,17 @@ class Ours:
         lines = map(json.loads, (self._place / "data/logs/node.log").read_text().splitlines())
         return [line for line in lines if line.get("event") == name]
 
-    def _call(self, method: str, path: str, body: bytes) -> None:
-        request = Request(self._url + path, data=body, method=method, headers={"content-type": "application/gzip"})
+    def _call(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        headers = {"content-type": "application/gzip", "authorization": f"Bearer {self._token}"}
         try:
-            urlopen(request, timeout=PACKAGES_S).close()
+            with urlopen(Request(self._url + path, data=body, method=method, headers=headers), timeout=PACKAGES_S) as answer:
+                return bytes(answer.read())
         except HTTPError as error:
             raise RuntimeError(f"{method} {path}: {error.read().decode()}") from None
 
     def target(self, row: str, body: bytes) -> Target:
         host, _, port = self._url.removeprefix("http://").partition(":")
-        return Target(host, int(port), f"/client/v4/accounts/local/ai/run/{self._names[row]}", body)
+        return Target(host, int(port), f"/client/v4/accounts/local/ai/run/{self._names[row]}", body, self._token)
 
     def pids(self, row: str) -> list[int]:
         return [self._process.pid] if self._process else []
@@ -161,6 +168,14 @@ class Unconfined(Ours):
     name = "unconfined"
     rows = frozenset({"echo", "mlp"})
     isolation = "none"
+
+
+class Unlocked(Ours):
+    """The same in open mode: what keys cost a request."""
+
+    name = "open mode"
+    rows = frozenset({"echo", "mlp"})
+    locked = False
 
 
 class Yardstick:
