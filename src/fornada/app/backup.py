@@ -38,12 +38,16 @@ class Restored(NamedTuple):
 def backup(folder: Path, target: Path, *, replace: bool, told: Callable[[int, int], None]) -> Contents:
     """Raises BackupRefused."""
     folder = whole_path(folder)
-    if not (folder / STORE).exists():
+    try:
+        there = (folder / STORE).exists()
+    except OSError as error:
+        raise BackupRefused(f"{folder}: {error.strerror}; run this as the user of the node") from None
+    if not there:
         raise BackupRefused(f"there is no store in {folder}: no node has used it yet; --data-dir names the data directory of a node")
     contents = back_up(folder / STORE, whole_path(target), replace=replace, told=told)
     _remember(folder, LastBackup(at=time.time(), path=str(whole_path(target))))
     with contextlib.suppress(OSError):
-        note(folder, "store.backup", file=str(whole_path(target)))
+        note(folder, "backUpStore", file=str(whole_path(target)))
     return contents
 
 
@@ -70,7 +74,7 @@ def restore(source: Path, folder: Path) -> Restored:
                 with contextlib.suppress(OSError):
                     draft.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                note(folder, "store.restore", file=str(source), kept=str(kept) if there else None)
+                note(folder, "restoreStore", file=str(source), kept=str(kept) if there else None)
             missing = tuple(name for name in contents.folders if not (folder / name).exists())
             return Restored(contents, kept if there else None, missing)
     except DataDirectoryRefused as refusal:
@@ -87,7 +91,11 @@ def last_backup(folder: Path) -> LastBackup | None:
 
 def outside(folder: Path) -> tuple[Path, ...]:
     """What a backup of everything needs beside the store: the deployed models' folders, and what signs webhooks where the node made it."""
-    return tuple(path for path in (whole_path(folder) / "bundles", whole_path(folder) / SECRET) if path.exists())
+    return tuple(path for path in (whole_path(folder) / "bundles", whole_path(folder) / SECRET) if _holds_something(path))
+
+
+def _holds_something(path: Path) -> bool:
+    return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
 def _remember(folder: Path, last: LastBackup) -> None:

@@ -45,17 +45,19 @@ def back_up(
     """Writes what `store` holds at one moment to `target`, mode 0600, on disk when this returns; writers go on meanwhile. `told` hears the
     pages that are done, and of how many. Until the end there is nothing at `target`, or what was there. Raises BackupRefused."""
     target = target.absolute()
-    if target.is_dir():
-        raise BackupRefused(f"{target} is a folder; name the file that is to be written")
-    if target.exists() and (target.resolve() in _own(store) or (store.exists() and target.samefile(store))):
-        raise BackupRefused(f"{target} is the store itself; name another file")
-    if os.path.lexists(target) and not replace:
-        raise _exists(target)
-    with _one_line(store, target), _draft(target) as draft:
-        copy_into(store, draft, told=told, step_pages=step_pages)
-        contents = inspect(draft)
-        _on_disk(draft)
-        _put(draft, target, replace=replace)
+    with _one_line(store, target):
+        os.stat(f"{target.parent}/.")  # said of the folder itself, and not of the draft in it
+        if target.is_dir():
+            raise BackupRefused(f"{target} is a folder; name the file that is to be written")
+        if target.exists() and (target.resolve() in _own(store) or (store.exists() and target.samefile(store))):
+            raise BackupRefused(f"{target} is the store itself; name another file")
+        if os.path.lexists(target) and not replace:
+            raise _exists(target)
+        with _draft(target) as draft:
+            copy_into(store, draft, told=told, step_pages=step_pages)
+            contents = inspect(draft)
+            _on_disk(draft)
+            _put(draft, target, replace=replace)
     return contents
 
 
@@ -81,6 +83,10 @@ def copy_into(store: Path, draft: Path, *, told: Told = lambda done, of: None, s
 
 def inspect(path: Path, *, known: int = len(MIGRATIONS)) -> Contents:
     """What the copy at `path` holds. Raises BackupRefused where it is damaged, no store of ours, or of a newer release than this one."""
+    with _one_line(path, path):
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # the system says why it can't be, SQLite doesn't
+        if path.is_dir():
+            raise BackupRefused(f"{path} is a folder; name a file that 'fornada backup' wrote")
     with _one_line(path, path), contextlib.closing(_opened(path)) as db:
         owner = db.execute("PRAGMA application_id").fetchone()[0]
         schema = db.execute("PRAGMA user_version").fetchone()[0]
@@ -241,4 +247,5 @@ def _one_line(source: Path, written: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise BackupRefused(f"no space left in {written.parent}; free some, or write it elsewhere") from None
-        raise BackupRefused(f"{error.filename or written} can't be read or written: {error.strerror}") from None
+        where = str(error.filename or written).removesuffix("/.")
+        raise BackupRefused(f"{where}: {error.strerror}; name a file that this user may read or write there") from None

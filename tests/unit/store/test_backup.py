@@ -161,6 +161,19 @@ def test_the_store_is_never_replaced_by_its_copy(path, store, name):
     assert len(store.versions(A)) == 1
 
 
+def test_a_place_that_cannot_be_had_is_one_line_that_names_it(path, store, tmp_path):
+    (tmp_path / "file").touch()
+    for target, why in (
+        (tmp_path / "nowhere" / "copy", f"{tmp_path / 'nowhere'}: No such file or directory"),
+        (tmp_path / "file" / "copy", f"{tmp_path / 'file'}: Not a directory"),
+        (tmp_path / ("long" * 100), "File name too long"),
+        (tmp_path, "is a folder"),
+    ):
+        with pytest.raises(BackupRefused, match=why) as refusal:
+            back_up(path, target)
+        assert ".part" not in str(refusal.value) and "\n" not in str(refusal.value)
+
+
 def test_two_copies_to_one_place_do_not_meet(path, store, tmp_path):
     refused: list[BaseException] = []
 
@@ -245,8 +258,9 @@ def ours(path: Path) -> None:
         (cut_short, "damaged"),
         (scribbled_on, "damaged"),
         (orphaned, "damaged"),
-        (lambda path: path.mkdir(), "can't be"),
-        (lambda path: None, "can't be"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: None, "copy: No such file or directory"),
+        (lambda path: path.symlink_to(path), "copy: Too many levels of symbolic links"),
     ],
 )
 def test_what_may_not_become_the_store_is_refused_in_one_line(tmp_path, make, why):
