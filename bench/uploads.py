@@ -102,7 +102,9 @@ def _cell(server: Server, body: bytes, count: int) -> tuple[float, float]:
 
 
 def _send(connection: http.client.HTTPConnection, target: Target) -> None:
-    connection.request("POST", target.path, target.body, {"Content-Type": "application/octet-stream", "Authorization": f"Bearer {target.token}"})
+    connection.request(
+        "POST", target.path, target.body, {"Content-Type": "application/octet-stream", "Authorization": f"Bearer {target.token}"}
+    )
     answer = connection.getresponse()
     text = answer.read()
     if answer.status != 200 or str(len(target.body)).encode() not in text:
