@@ -79,7 +79,8 @@ class Trap:
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-            do_POST = do_GET
+            def do_POST(self) -> None:
+                self.do_GET()
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
