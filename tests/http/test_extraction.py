@@ -133,11 +133,11 @@ def test_who_waits_for_room_is_not_told_whose_it_is(tenants: Tenants, background
 def test_floods_failures_names_and_jobs_of_one_account_tell_another_nothing(tenants: Tenants, background: Background):
     node = tenants.node
     flood = [background.start(lambda: tenants.run(tenants.alpha, THEIRS, {"echo": ALPHA_SAYS, "sleep_s": 0.3})) for _ in range(6)]
-    queued = tenants.run(
-        tenants.alpha, THEIRS, {"requests": [{"echo": ALPHA_SAYS}, {"bad": True, "echo": ALPHA_SAYS}]}, "?queueRequest=true"
-    )
-    job = queued.result["request_id"]
-    ours = tenants.run(tenants.beta, OURS, {"requests": [{"echo": BETA_SAYS}]}, "?queueRequest=true").result["request_id"]
+    batch = {"requests": [{"echo": ALPHA_SAYS}, {"bad": True, "echo": ALPHA_SAYS}]}
+    job = tenants.run(tenants.alpha, THEIRS, batch, "?queueRequest=true", idempotency_key="1").result["request_id"]
+    batch = {"requests": [{"echo": BETA_SAYS}]}
+    ours = tenants.run(tenants.beta, OURS, batch, "?queueRequest=true", idempotency_key="1").result["request_id"]
+    assert ours != job, "keys of one account mean nothing to another"
     for key in (tenants.beta, tenants.beta_user):
         assert tenants.ask(key, "GET", f"/api/v1/jobs/{job}").status == 404
         assert tenants.ask(key, "POST", f"/api/v1/jobs/{job}/cancel").status == 404
