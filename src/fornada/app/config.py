@@ -46,6 +46,12 @@ def load(config: Path | None, flags: Mapping[str, Any], environ: Mapping[str, st
         if environ.get(variable):
             given[flag] = environ[variable]
     given.update({key: value for key, value in flags.items() if value is not None})
+    server = table.get("server")
+    if isinstance(server, dict):
+        for key in ("tls_cert", "tls_key"):
+            if isinstance(server.get(key), str) and server[key]:
+                # Processes of the node have other working directories than whoever started it.
+                server[key] = str(whole_path(server[key]))
     given["port"] = _port(given.get("port", Settings().port))
     try:
         given["data_dir"] = str(whole_path(given.get("data_dir") or default_data_dir(environ)))
@@ -158,6 +164,8 @@ def _check(settings: Settings) -> None:
         for account, most in limits.items():
             if not 0 < most < float("inf") or (name == "account_rpm" and most > RPM_MOST):
                 raise ConfigError(f"[auth] {name}: {account} = {most} must be above 0, and requests a minute at most {RPM_MOST}")
+    if settings.server.tls_key and not settings.server.tls_cert:
+        raise ConfigError("[server] tls_key is of no use without tls_cert, the certificate that it belongs to")
     if settings.node.backoff_s > 60:
         raise ConfigError(f"[node] backoff_s = {settings.node.backoff_s} is more than its bound of 60")
 

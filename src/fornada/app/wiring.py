@@ -29,6 +29,7 @@ from fornada.core.resources import parse_size
 from fornada.core.settings import Settings
 from fornada.edge.keyring import Keyring
 from fornada.edge.server import Server
+from fornada.edge.server.certificates import Certificates
 from fornada.keeper.starting import STANDBY
 from fornada.keeper.upgrade import QUIET_S, RELEASE_SPARE_S
 from fornada.node import keeper_client
@@ -173,7 +174,21 @@ class Node:
             auth=settings.auth,
             telemetry=self._telemetry,
             clock=self._clock,
+            certificates=self._certificates(),
         )
+
+    def _certificates(self) -> Certificates | None:
+        server, log = self._settings.server, self._telemetry.log
+        if not server.tls_cert:
+            return None
+
+        def told(event: str, reason: str) -> None:
+            if reason:
+                log.error(event, reason=reason)
+            else:
+                log.info(event, cert=server.tls_cert)
+
+        return Certificates(Path(server.tls_cert), Path(server.tls_key) if server.tls_key else None, told=told)
 
     def _keyring(self) -> Keyring:
         return Keyring(
@@ -301,7 +316,8 @@ class Node:
     def _url(self) -> str:
         host, port = self._keeper.listeners[0].getsockname()[:2]
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # every address: also this one, for the commands of this machine
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "https" if self._settings.server.tls_cert else "http"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def _facts(self) -> dict[str, Any]:
         """run/node.json."""
@@ -314,4 +330,5 @@ class Node:
             "isolation": self._keeper.isolation,
             "version": fornada.__version__,
             "max_bundle_bytes": parse_size(self._settings.server.max_bundle),
+            **({"tls_cert": self._settings.server.tls_cert} if self._settings.server.tls_cert else {}),
         }

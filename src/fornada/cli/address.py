@@ -21,6 +21,8 @@ class Address(NamedTuple):
     account: str
     token: str
     chosen: bool
+    certificate: str = ""
+    """The file with the certificate that the node of this machine shows; empty: whatever the machine trusts."""
 
 
 def resolve(*, url: str | None, account: str | None, token: str | None, environ: Mapping[str, str]) -> Address:
@@ -31,6 +33,7 @@ def resolve(*, url: str | None, account: str | None, token: str | None, environ:
         account=account or str(written.get("account") or "local"),
         token=token or "",
         chosen=bool(url),
+        certificate=str(written.get("tls_cert") or ""),
     )
 
 

@@ -30,6 +30,8 @@ class Node:
         self.chosen = address.chosen
         import httpx
 
+        from fornada.cli.trust import trusted
+
         self._httpx = httpx
         host = urlsplit(self.url).hostname or ""
         headers = {"user-agent": "fornada-cli"}
@@ -38,7 +40,7 @@ class Node:
         self._client = httpx.Client(
             headers=headers,
             timeout=httpx.Timeout(patience_s, connect=min(CONNECT_S, patience_s)),
-            verify=self.url.startswith("https:"),  # where there is no TLS, loading its certificates is 30 ms for nothing
+            verify=trusted(address.certificate) if self.url.startswith("https:") else False,
             trust_env=not _is_this_machine(host),  # a proxy can't reach our loopback address
         )
 
@@ -154,6 +156,11 @@ class Node:
             ) from None
 
     def _nobody_there(self, error: Exception) -> CommandFailed:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            why = str(error).partition("verify failed: ")[2].partition(" (_ssl")[0] or one_line(str(error))
+            return CommandFailed(
+                f"the certificate of {self.url} isn't trusted here ({why}); let SSL_CERT_FILE name a file with the certificate of who signed it"
+            )
         host = urlsplit(self.url).hostname or ""
         if _is_this_machine(host):
             start = f"'fornada serve --port {urlsplit(self.url).port or 80}'" if self.chosen else "'fornada serve'"

@@ -131,6 +131,11 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Open at the same time; the next one is refused with 503 and closed."""
     max_bundle: str = "64MiB"
     """A deployed bundle."""
+    tls_cert: str = ""
+    """A file with the certificate chain in PEM: the node speaks HTTPS (TLS 1.2 and newer) instead of HTTP. Replaced files are taken within
+    seconds; files that can't be used leave what was there before."""
+    tls_key: str = ""
+    """A file with its key in PEM, without a password; empty: the key stands in tls_cert, too."""
     max_buffered: str = "10%"
     """Bodies of all requests together, while they come and until they are answered; beyond it requests with a body of more than 16 KiB
     are refused with Retry-After. A share of the memory that the node may use, in percent, or a size."""

@@ -78,6 +78,7 @@ def findings(machine: "Machine", isolation: "Isolation", node: Node | None) -> "
         *software.network(machine),
         *upkeep.keys(machine),
         *upkeep.backups(machine),
+        *upkeep.certificate(machine),
     ]
     return found if node is None else [*found, *_node(node)]
 

@@ -51,12 +51,14 @@ def serve(
       fornada serve --port 0 --data-dir /srv/models --config fornada.toml
       /opt/fornada-0.2/bin/fornada serve --upgrade --data-dir /srv/models --config fornada.toml
     """
+    from fornada.app.certificates import refuse_unusable_certificates
     from fornada.app.config import ConfigError, environment, load
     from fornada.app.keys import refuse_open_doors
 
     flags = {"host": host, "port": port, "data_dir": data_dir, "isolation": isolation, "ready_example": ready_example or None}
     try:
         settings = load(config, flags, environment())
+        refuse_unusable_certificates(settings)
         if not upgrade:
             refuse_open_doors(settings)
     except ConfigError as error:

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from fornada.core.errors import FornadaError
 from fornada.core.files import FilesPort
@@ -20,6 +21,7 @@ from fornada.edge.keyring import Keyring
 from fornada.edge.limits import Limits
 from fornada.edge.observer import Observer, Told, Unobserved
 from fornada.edge.server.app import Routes, application
+from fornada.edge.server.certificates import Certificates
 from fornada.edge.server.connection import Connection
 from fornada.edge.server.shared import Shared
 from fornada.edge.targets import Targets
@@ -27,8 +29,12 @@ from fornada.edge.validation import Contracts
 from fornada.telemetry import Telemetry
 
 TICK_S = 0.25
+CERTIFICATES_S = 2.0
+"""Between two looks whether the files have been replaced."""
 DRAIN_LOOK_S = 0.02
 LEAVE_LOOK_S = 0.005
+CLOSE_S = 5.0
+"""What a caller has to say that it has seen the end of a connection with TLS."""
 FOLLOWED_S = 1.0
 """What an answer of an operator's route that comes in pieces has to end, when another control plane has taken over."""
 BACKLOG = 1024
@@ -54,8 +60,10 @@ class Server:
         auth: AuthSettings | None = None,
         telemetry: Telemetry | None = None,
         clock: Clock,
+        certificates: Certificates | None = None,
     ) -> None:
-        """`body_bytes` bounds the bodies of all requests together ([server] max_buffered)."""
+        """`body_bytes` bounds the bodies of all requests together ([server] max_buffered). Without `certificates` it speaks plain HTTP."""
+        self._certificates = certificates
         self._operations = operations
         self._settings = settings
         self._body_bytes = body_bytes
@@ -111,14 +119,26 @@ class Server:
             loop=loop,
         )
         self._shared = shared
-        self._ticking = loop.create_task(_tick(shared))
+        self._ticking = loop.create_task(_tick(shared, self._certificates))
         self._ticking.add_done_callback(self._ticked)
         await self._accept(sockets, shared)
 
     async def _accept(self, sockets: Iterable[socket.socket], shared: Shared) -> None:
         for sock in sockets:
             sock.setblocking(False)
-            self._listeners.append(await shared.loop.create_server(lambda: Connection(shared), sock=sock, backlog=BACKLOG))
+            self._listeners.append(
+                await shared.loop.create_server(lambda: Connection(shared), sock=sock, backlog=BACKLOG, **self._security())
+            )
+
+    def _security(self) -> dict[str, Any]:
+        """What asyncio is to be told of TLS."""
+        if self._certificates is None:
+            return {}
+        return {
+            "ssl": self._certificates.context,
+            "ssl_handshake_timeout": self._settings.header_timeout_s,
+            "ssl_shutdown_timeout": CLOSE_S,
+        }
 
     def _ticked(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -188,6 +208,9 @@ class Server:
             await asyncio.sleep(LEAVE_LOOK_S)
 
     def _give(self, connection: Connection, give: Callable[[int], None]) -> None:
+        if self._certificates is not None:
+            connection.abort()  # what it is enciphered with is here, and nowhere else
+            return
         try:
             descriptor = connection.detach()
         except OSError as error:  # no descriptor is left
@@ -231,9 +254,13 @@ class Server:
         self._shared = None
 
 
-async def _tick(shared: Shared) -> None:
+async def _tick(shared: Shared, certificates: Certificates | None) -> None:
+    looked_at = 0.0
     while True:
         shared.tick()
+        if certificates is not None and time.monotonic() >= looked_at + CERTIFICATES_S:
+            looked_at = time.monotonic()
+            certificates.look()
         try:
             shared.look_at_keys()
         except FornadaError as error:  # the store; requests fail as long as a change is known of

@@ -1,0 +1,207 @@
+"""A node that speaks TLS, from files that are replaced while it serves."""
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography import x509
+
+from tests.bounds import bound
+from tests.harness.bundles import write_probe
+from tests.harness.fixtures import StartNode
+from tests.harness.node import FORNADA, Node
+from tests.harness.processes import kill
+from tests.harness.waiting import until
+
+CONFIG = """
+[server]
+tls_cert = "{folder}/cert.pem"
+tls_key = "{folder}/key.pem"
+"""
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def issue(authority: trustme.CA, folder: Path, *, cert: bool = True, key: bool = True) -> int:
+    """A new certificate in the node's files; its serial number."""
+    made = authority.issue_cert("localhost", "127.0.0.1")
+    if key:
+        made.private_key_pem.write_to_path(str(folder / "key.pem"))
+    if cert:
+        made.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    return x509.load_pem_x509_certificate(made.cert_chain_pems[0].bytes()).serial_number
+
+
+def trusting(authority: trustme.CA, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    if version is not None:
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # else this side would refuse
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
+def connect(node: Node, context: ssl.SSLContext) -> http.client.HTTPSConnection:
+    connection = http.client.HTTPSConnection("localhost", node.address[1], context=context, timeout=bound(10))
+    connection.connect()
+    return connection
+
+
+def ask(connection: http.client.HTTPSConnection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    connection.request(method, path, body=None if body is None else json.dumps(body), headers={"content-type": "application/json"})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read() or b"null")
+
+
+def serial(node: Node, context: ssl.SSLContext) -> int:
+    """Of the certificate that a new connection gets to see."""
+    connection = connect(node, context)
+    try:
+        seen = connection.sock.getpeercert(binary_form=True)
+        assert isinstance(seen, bytes)
+        return x509.load_der_x509_certificate(seen).serial_number
+    finally:
+        connection.close()
+
+
+def serve(new_node: StartNode, folder: Path, context: ssl.SSLContext) -> Node:
+    node = new_node(config=CONFIG.format(folder=folder))
+    node.spawn()
+    until(ready(node, context), within_s=60, what="the node is ready")
+    return node
+
+
+def ready(node: Node, context: ssl.SSLContext) -> Callable[[], bool]:
+    def look() -> bool:
+        try:
+            connection = connect(node, context)
+            try:
+                return ask(connection, "GET", "/health/ready")[0] == 200
+            finally:
+                connection.close()
+        except (OSError, AssertionError, http.client.HTTPException):
+            return False
+
+    return look
+
+
+def command(node: Node, *words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    known = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environ}
+    return subprocess.run([str(FORNADA), *words], capture_output=True, text=True, env=known, timeout=bound(60), check=False)
+
+
+@pytest.mark.timeout(bound(120))
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_it_answers_over_tls_alone_and_the_commands_know_its_certificate(new_node: StartNode, authority: trustme.CA, tmp_path: Path):
+    issue(authority, tmp_path)
+    context = trusting(authority)
+    node = serve(new_node, tmp_path, context)
+    assert node.url.startswith("https://127.0.0.1:")
+    connection = connect(node, context)
+    assert connection.sock.version() in ("TLSv1.2", "TLSv1.3")
+    large = "x" * 3_000_000
+    status, answer = ask(
+        connection, "POST", "/v1/chat/completions", {"model": "@test/none", "messages": [{"role": "user", "content": large}]}
+    )
+    assert status == 404, answer
+    assert ask(connection, "GET", "/v1/models")[0] == 200, "the connection goes on"
+    connection.close()
+
+    with socket.create_connection(node.address, timeout=bound(10)) as plain:
+        plain.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert not plain.recv(100).startswith(b"HTTP/1.1"), "nothing is said in the clear"
+    for old in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+        with pytest.raises(OSError):
+            connect(node, trusting(authority, old))
+
+    written = {"FORNADA_DATA_DIR": str(node.data_dir)}
+    listed = command(node, "models", "--json", **written)
+    assert listed.returncode == 0 and json.loads(listed.stdout) is not None, listed.stderr
+    looked = command(node, "doctor", "--json", **written)
+    (certificate,) = [each for each in json.loads(looked.stdout)["findings"] if each["subject"] == "certificate"]
+    assert certificate["level"] == "ok" and "more days" in certificate["seen"], certificate
+    stranger = command(node, "models", FORNADA_URL=f"https://localhost:{node.address[1]}")
+    assert stranger.returncode == 1 and "isn't trusted here" in stranger.stderr and "SSL_CERT_FILE" in stranger.stderr, stranger.stderr
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    told = command(node, "models", FORNADA_URL=f"https://localhost:{node.address[1]}", SSL_CERT_FILE=str(tmp_path / "authority.pem"))
+    assert told.returncode == 0, told.stderr
+    assert node.stop() == 0
+
+
+@pytest.mark.timeout(bound(120))
+def test_a_model_is_deployed_and_streams_over_it(new_node: StartNode, authority: trustme.CA, tmp_path: Path):
+    issue(authority, tmp_path)
+    context = trusting(authority)
+    node = serve(new_node, tmp_path, context)
+    folder = write_probe(tmp_path / "probe", "@test/a")
+    deployed = command(node, "deploy", str(folder), "--wait", FORNADA_DATA_DIR=str(node.data_dir))
+    assert deployed.returncode == 0, deployed.stderr
+    connection = connect(node, context)
+    path = "/client/v4/accounts/local/ai/run/@test/a"
+    assert ask(connection, "POST", path, {"big_out_mb": 8})[1]["result"]["big"] == "x" * 8_000_000
+    connection.request("POST", path, body=json.dumps({"steps": 3, "stream": True}), headers={"content-type": "application/json"})
+    lines = [line for line in connection.getresponse().read().decode().splitlines() if line]
+    assert [json.loads(line.removeprefix("data: "))["step"] for line in lines[:-1]] == [0, 1, 2] and lines[-1] == "data: [DONE]"
+    connection.close()
+
+
+@pytest.mark.timeout(bound(120))
+def test_files_that_are_replaced_are_taken_and_unusable_ones_leave_what_was_there(
+    new_node: StartNode, authority: trustme.CA, tmp_path: Path
+):
+    first = issue(authority, tmp_path)
+    context = trusting(authority)
+    node = serve(new_node, tmp_path, context)
+    assert serial(node, context) == first
+    kept = connect(node, context)
+    issue(authority, tmp_path, key=False)
+    until(lambda: "tls.unusable" in node.stderr.read_text(), within_s=20, what="a word about a pair that is none")
+    assert serial(node, context) == first
+    (tmp_path / "cert.pem").write_text("no certificate")
+    second = issue(authority, tmp_path)
+    until(lambda: serial(node, context) == second, within_s=20, what="the new certificate")
+    assert ask(kept, "GET", "/health/live")[0] == 200, "connections of before go on"
+    kept.close()
+
+
+@pytest.mark.timeout(bound(120))
+def test_a_successor_serves_with_the_same_files_and_old_connections_are_closed(new_node: StartNode, authority: trustme.CA, tmp_path: Path):
+    issue(authority, tmp_path)
+    context = trusting(authority)
+    node = serve(new_node, tmp_path, context)
+    connection = connect(node, context)
+    assert ask(connection, "GET", "/health/live")[0] == 200
+    before = node.control_pid
+    kill(before)
+    until(lambda: node.control_pid != before and ready(node, context)(), within_s=20, what="a successor")
+    with pytest.raises((OSError, http.client.HTTPException)):
+        ask(connection, "GET", "/health/live")
+
+
+@pytest.mark.timeout(bound(60))
+@pytest.mark.parametrize(
+    ("cert", "key", "said"),
+    [("none.pem", "key.pem", "No such file"), ("cert.pem", "other.pem", "can't be used"), ("", "key.pem", "tls_key is of no use")],
+)
+def test_a_node_does_not_start_with_files_that_can_not_serve(authority: trustme.CA, tmp_path: Path, cert: str, key: str, said: str):
+    issue(authority, tmp_path)
+    authority.issue_cert("localhost").private_key_pem.write_to_path(str(tmp_path / "other.pem"))
+    config = tmp_path / "fornada.toml"
+    named = f'tls_cert = "{tmp_path / cert}"\n' if cert else ""
+    config.write_text(f'[server]\n{named}tls_key = "{tmp_path / key}"\n')
+    done = subprocess.run(
+        [str(FORNADA), "serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(config)],
+        capture_output=True, text=True, timeout=bound(30), check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
