@@ -255,10 +255,13 @@ class Node:
         return self.fetch("POST", run_path(model), payload=payload, headers=headers, timeout_s=timeout_s)
 
     def cut_off(self, model: str, payload: Any) -> None:
-        """A run that must end with its connection."""
+        """A run that must end with the node: with its connection, or with a word of why, where the control plane outlives the keeper for a
+        moment and says that it has lost it."""
         try:
             answer = self.run(model, payload)
         except (Closed, ConnectionError):
+            return
+        if (answer.status, answer.code) == (503, 3100):
             return
         raise AssertionError(f"expected the connection to end, got {answer.status} {answer.body[:300]!r}")
 

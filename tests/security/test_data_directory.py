@@ -1,5 +1,7 @@
 """One node a data directory; a disk that is full is named; nothing half-written stays; nobody else can read it."""
 
+import contextlib
+import errno
 import os
 import random
 import shutil
@@ -16,6 +18,7 @@ from tests.harness.node import FORNADA, Node, node_environ
 from tests.harness.waiting import until
 
 MIB = 1024 * 1024
+PIECE = 64 * 1024
 CODE = "def handle_request(request, context):\n    return {'ok': True}\n"
 
 
@@ -127,8 +130,7 @@ def test_a_full_disk_is_named_and_nothing_half_written_stays(new_node: StartNode
     until(lambda: free_bytes(node) >= room - MIB // 2, within_s=3, what="the space is given back")
 
     ballast = node.files / "scratch" / "ballast"
-    with ballast.open("wb") as file:
-        file.write(bytes(max(0, free_bytes(node) - 16 * 1024)))
+    fill(ballast, free_bytes(node) - 16 * 1024)
     for number in range(20):
         assert node.ask("@test/small", {"n": number}) == {"ok": True}, "what is loaded serves on a full disk"
     answer = node.put("@test/more", archive({"model.py": CODE, "data.bin": random.Random(6).randbytes(MIB)}))
@@ -146,8 +148,7 @@ def test_a_disk_that_is_full_at_the_start_is_named_or_served_from(new_node: Star
     node.deploy("@test/small", archive({"model.py": CODE}))
     node.ask("@test/small", {})
     ballast = node.files / "scratch" / "ballast"
-    with ballast.open("wb") as file:
-        file.write(bytes(max(0, free_bytes(node) - 4096)))
+    fill(ballast, free_bytes(node) - 4096)
     node.unload("@test/small")
     answer = node.run("@test/small", {})
     assert answer.status in (200, 503, 507), answer.body
@@ -157,3 +158,16 @@ def test_a_disk_that_is_full_at_the_start_is_named_or_served_from(new_node: Star
     node.act("@test/small", "reset")
     assert node.ask("@test/small", {}) == {"ok": True}
     assert node.stop() == 0
+
+
+def fill(path: Path, count: int) -> None:
+    """So many bytes, or as many as there is room for: the node writes, too, meanwhile."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    with contextlib.closing(os.fdopen(descriptor, "wb", buffering=0)) as file:
+        while count > 0:
+            try:
+                count -= file.write(bytes(min(count, PIECE)))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                return
