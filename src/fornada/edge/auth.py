@@ -15,13 +15,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from fornada.core.errors import BadRequest, Forbidden, ForeignOrigin, Unauthorized
-from fornada.core.keys import NO_KEY, Key, KeyId, Role, proves, read_key
+from fornada.core.keys import LONGEST_ACCOUNT, NO_KEY, Key, KeyId, Role, proves, read_key
 from fornada.core.names import LOCAL_ACCOUNT, AccountId
 
 _LOOPBACK_V4 = re.compile(r"127\.\d{1,3}\.\d{1,3}\.\d{1,3}\Z")
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/?#@\s\\]+)(?::(?P<port>\d{0,5}))?\Z")
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#\\]+)\Z")
-LONGEST_ACCOUNT = 128
 
 
 class Caller(NamedTuple):
