@@ -86,7 +86,7 @@ class Metering:
         day = int(self._wall() // DAY_S)
         _, taken, given, seconds, neurons = amount
         if not self._put(ENDED, use, call, seconds, neurons, taken, given, day):
-            self._loose[use, day] = self._loose.get((use, day), Amount()).plus(amount)
+            _add(self._loose, use, day, amount)
             self._spend(use, day, amount)
 
     def dropped(self, call: int) -> None:
@@ -210,7 +210,7 @@ class Metering:
             if entry.kind == NAME:
                 uses.append(_use(entry.text))
             elif entry.kind == ENDED and at >= position and entry.number < len(uses):
-                _add(sums, uses[entry.number], entry)
+                _add(sums, uses[entry.number], entry.day, _amount(entry))
             at = entry.end
         if sums:
             self._store.add_usage(sums, path.name, at)
@@ -222,7 +222,7 @@ class Metering:
         for (number, day), (requests, taken, given, seconds, neurons) in journal.ended(self._read_to).items():
             use = self._uses[number]
             amount = Amount(int(requests), int(taken), int(given), seconds, neurons)
-            self._sums[use, day] = self._sums.get((use, day), Amount()).plus(amount)
+            _add(self._sums, use, day, amount)
             self._spend(use, day, amount)
         self._read_to = journal.at
 
@@ -334,8 +334,8 @@ def _use(text: str) -> Use:
     return Use(AccountId(account), KeyId(key), ModelName(model))
 
 
-def _add(sums: Sums, use: Use, entry: Entry) -> None:
-    sums[use, entry.day] = sums.get((use, entry.day), Amount()).plus(_amount(entry))
+def _add(sums: Sums, use: Use, day: int, amount: Amount) -> None:
+    sums[use, day] = sums.get((use, day), Amount()).plus(amount)
 
 
 def _amount(entry: Entry) -> Amount:
