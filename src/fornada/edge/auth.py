@@ -83,7 +83,7 @@ class Credentials(NamedTuple):
     host: str | None
     origin: str | None
     token: str | None
-    """Bearer token, or the key of the legacy pair."""
+    """Bearer token, or the key of a header that holds one alone."""
 
 
 class Authenticator(Protocol):

@@ -39,6 +39,8 @@ _HOP = frozenset(
     )
 )
 _SECRET = re.compile(r"auth|cookie|token|secret|password|passwd|credential|api-?key|session-key|signature|\Ax-api|user-service-key|jwt")
+_KEYS = ("x-api-key", "x-auth-key", "x-auth-user-service-key")
+"""Headers that a key comes in where there is no Authorization: Anthropic's, and Cloudflare's older ones."""
 _CORS_METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _EXPOSED = b"cf-ai-req-id, x-request-id, retry-after, x-should-retry, content-type"
 
@@ -171,7 +173,7 @@ def _token(named: dict[str, bytes]) -> str | None:
     scheme, _, rest = _text(named.get("authorization", b"")).partition(" ")
     if scheme.lower() == "bearer" and rest.strip():
         return rest.strip()
-    return _text(named.get("x-auth-key", named.get("x-auth-user-service-key", b""))) or None
+    return next((_text(named[name]) for name in _KEYS if named.get(name)), None)
 
 
 def _readable(origin: str) -> bytes:

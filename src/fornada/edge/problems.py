@@ -4,8 +4,8 @@
           ── message_of ─► text          with the prefixes that Workers AI's clients know
           ── problem ────► Problem       status line's words, headers, body
 
-Bodies come in two styles: Cloudflare's envelope under /client/v4, and the superset body that OpenAI's and Cloudflare's SDKs
-both read, everywhere else.
+Bodies come in two styles: Cloudflare's envelope under /client/v4, and the superset body that OpenAI's, Anthropic's and Cloudflare's
+SDKs all read, everywhere else.
 """
 
 import enum
@@ -156,6 +156,7 @@ def error_object(error: FornadaError, style: Style, trace_id: str, *, from_model
 
 def _superset(code: int, status: int, message: str) -> dict[str, Any]:
     return {
+        "type": "error",
         "error": {"message": message, "type": _TYPES.get(status, "api_error"), "param": None, "code": str(code)},
         "success": False,
         "errors": [{"code": code, "message": message}],

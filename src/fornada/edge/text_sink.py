@@ -7,7 +7,8 @@
     stream  a whole             the form's events of it, then data: [DONE]
     either  another media type  the form's `other` sink decides
 
-A failure before the first event has a real status; a later one is one `error` event, without [DONE].
+A failure before the first event has a real status; a later one is one `error` event, without [DONE]. APIs whose events have names, and
+whose streams end with one of them, have a sink of their own (text_named.NamedSink).
 """
 
 from collections.abc import Mapping
@@ -88,7 +89,7 @@ class TextSink:
             return
         if self._stream:
             self._exchange.begin(EVENT_STREAM_LINES + self._form.lines(head))
-            self._exchange.write(_joined(made) + DONE, 0)
+            self._exchange.write(self._last(made), 0)
             self._exchange.end(head.run_s)
         else:
             self._reply(head, parts)
@@ -115,7 +116,7 @@ class TextSink:
             if events is not None:
                 made = events.item(data)
                 if made:
-                    self._exchange.write(_joined(made), len(data))
+                    self._exchange.write(self._framed(made), len(data))
                 else:
                     self._exchange.took(len(data))
             elif self._gathered is not None:
@@ -152,7 +153,7 @@ class TextSink:
             except FAULTS as failure:
                 self._break(refusal_of(failure))
                 return
-            exchange.write(_joined(made) + DONE, 0)
+            exchange.write(self._last(made), 0)
             exchange.end(head.run_s)
 
     def _reply(self, head: AnswerHead, parts: tuple[bytes, ...]) -> None:
@@ -173,6 +174,14 @@ class TextSink:
         if self._events is not None:
             self._exchange.break_off(self._told(error), error)
 
+    def _framed(self, events: list[bytes]) -> bytes:
+        """What `events` of the form are on the wire."""
+        return b"".join([event(data) for data in events])
+
+    def _last(self, events: list[bytes]) -> bytes:
+        """The same, and what ends the stream."""
+        return self._framed(events) + DONE
+
     def _told(self, error: FornadaError) -> bytes:
         return named_event(b"error", event_data(error, self._exchange.trace_id))
 
@@ -180,7 +189,3 @@ class TextSink:
 def refusal_of(error: Exception) -> FornadaError:
     """One of FAULTS as what the caller is told."""
     return error if isinstance(error, FornadaError) else ModelRaised("the model's answer names OpenAI's object and has not its shape")
-
-
-def _joined(events: list[bytes]) -> bytes:
-    return b"".join([event(data) for data in events])

@@ -258,6 +258,8 @@ def test_each_way_of_showing_a_key_is_understood_and_none_reaches_model_code(loc
         {"authorization": f"bearer   {text}"},
         {"x-auth-email": "a@b.example", "x-auth-key": text},
         {"x-auth-user-service-key": text},
+        {"x-api-key": text, "anthropic-version": "2023-06-01"},
+        {"authorization": f"Bearer {text}", "x-api-key": "any"},
     ):
         assert locked.fetch("POST", "/client/v4/accounts/mine/ai/run/@test/a", b"{}", headers=shown).status == 200, shown
         assert text not in str(locked.inference.last.head), "no model may see a key"

@@ -35,6 +35,7 @@ def test_bodies_are_what_clients_parse(kind: type[FornadaError], style: Style):
     assert "why" in body["errors"][0]["message"]
     if style is Style.SUPERSET:
         assert body["error"]["code"] == str(kind.code) and body["error"]["param"] is None
+        assert body["type"] == "error", "Anthropic's clients look there"
 
 
 def test_retry_after_is_a_whole_number_of_at_least_one():
