@@ -1,4 +1,4 @@
-"""How many requests may come within a minute."""
+"""How many requests may come within a minute, or another time."""
 
 from collections import deque
 
@@ -8,12 +8,13 @@ WINDOW_S = 60.0
 
 
 class Rate:
-    """At most `most` within any 60 seconds: it remembers when the last ones came."""
+    """At most `most` within any `window_s` seconds: it remembers when the last ones came."""
 
-    __slots__ = ("_times", "most")
+    __slots__ = ("_times", "most", "window_s")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, window_s: float = WINDOW_S) -> None:
         self.most = most
+        self.window_s = window_s
         self._times: deque[Instant] = deque(maxlen=most)
 
     def wait_s(self, now: Instant) -> float:
@@ -21,7 +22,7 @@ class Rate:
         times = self._times
         if len(times) < self.most:
             return 0.0
-        return max(0.0, times[0] + WINDOW_S - now)
+        return max(0.0, times[0] + self.window_s - now)
 
     def take(self, now: Instant) -> None:
         """One has come."""

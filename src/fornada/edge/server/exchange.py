@@ -15,6 +15,7 @@ from fornada.core.requests import Ticket
 from fornada.edge.auth import Caller
 from fornada.edge.calls import JSON_TYPE, Target
 from fornada.edge.headers import Facts
+from fornada.edge.inner import REFUSED_BY_MODEL
 from fornada.edge.observer import LEFT, OK, Meter, outcome_of
 from fornada.edge.problems import is_success, problem
 from fornada.edge.server.bodies import Hold
@@ -24,8 +25,6 @@ from fornada.edge.server.shared import Shared
 
 PIECE_BYTES = 16 * 1024
 """On average: each piece costs who passes it on, so that a body in small ones is put together first."""
-REFUSED_BY_MODEL = "refused_by_model"
-"""Outcome of an answer for which model code chose a refusal's status."""
 
 
 class State(enum.Enum):

@@ -1,0 +1,100 @@
+"""What a gateway keeps of answers, and when a request is the same as one before."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from fornada.core.gateway import GatewayId, Rules
+from fornada.core.names import AccountId, ModelName, VersionDigest
+
+TEXT_TYPES = ("application/json", "text/", "image/")
+_NOISE = frozenset(
+    (
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "api-version",
+        "content-type",
+        "origin",
+        "priority",
+        "referer",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+        "via",
+        "x-real-ip",
+        "dnt",
+        "cache-control",
+        "pragma",
+    )
+)
+_NOISE_PREFIXES = ("cf-", "x-stainless-", "x-forwarded-", "sec-")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An answer as it is kept: whole, and good."""
+
+    model: ModelName
+    """Whose it is: a key that may not run that one may not have this either."""
+    version: VersionDigest
+    type: str
+    """Media type."""
+    lines: bytes
+    """Header lines of its own."""
+    body: bytes
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """That it takes, about."""
+        return len(self.body) + len(self.lines) + 512
+
+
+def cache_key(
+    *,
+    account: AccountId,
+    gateway: GatewayId,
+    provider: str,
+    endpoint: str,
+    version: VersionDigest,
+    media_type: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    rules: Rules,
+) -> bytes:
+    """Two requests with the same one get the same answer. `headers`: those that model code may see. `version` is in it because another
+    version of a model answers otherwise. A key that the caller names stands for all that, but never reaches beyond its gateway."""
+    if rules.cache_key is not None:
+        return _digest(account, gateway, "named", rules.cache_key)
+    shown = [f"{name}: {headers[name]}" for name in sorted(headers) if not _is_noise(name)]
+    return _digest(account, gateway, "exact", provider, endpoint, version, media_type, *shown, body=canonical(body))
+
+
+def canonical(body: bytes) -> bytes:
+    """JSON with its keys in order and without blanks; anything else as it is."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(body), order="deterministic")
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return b"\0" + body
+
+
+def may_be_kept(type: str) -> bool:
+    """Whether answers of that media type are: texts and pictures."""
+    return type.lower().startswith(TEXT_TYPES)
+
+
+def _is_noise(name: str) -> bool:
+    return name in _NOISE or name.startswith(_NOISE_PREFIXES)
+
+
+def _digest(*words: str, body: bytes = b"") -> bytes:
+    # With their lengths: else two words could be moved against one another.
+    found = hashlib.sha256(msgspec.json.encode(_words(words)))
+    found.update(b"\n" + body)
+    return found.digest()
+
+
+def _words(words: Sequence[str]) -> list[str]:
+    return list(words)
