@@ -10,24 +10,8 @@ from fornada.core.names import AccountId, ModelName, VersionDigest
 
 TEXT_TYPES = ("application/json", "text/", "image/")
 _NOISE = frozenset(
-    (
-        "accept",
-        "accept-encoding",
-        "accept-language",
-        "api-version",
-        "content-type",
-        "origin",
-        "priority",
-        "referer",
-        "traceparent",
-        "tracestate",
-        "user-agent",
-        "via",
-        "x-real-ip",
-        "dnt",
-        "cache-control",
-        "pragma",
-    )
+    "accept accept-encoding accept-language api-version cache-control content-type dnt origin pragma priority referer traceparent "
+    "tracestate user-agent via x-real-ip".split()
 )
 _NOISE_PREFIXES = ("cf-", "x-stainless-", "x-forwarded-", "sec-")
 
