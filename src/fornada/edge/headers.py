@@ -65,6 +65,7 @@ class Facts:
         "priority",
         "refusal",
         "request_id",
+        "target",
         "timeout_s",
         "upgrade",
     )
@@ -91,6 +92,8 @@ class Facts:
         self.preflight = False
         self.plain = False
         """Nothing about it is special: no refusal, no chunks, no expectation, a small body or none."""
+        self.target: bytes | None = None
+        """Where the request goes, if its first line says something else (edge.server.unwrapped)."""
         self.forwarded = "{}"
         """JSON object of the headers that model code may see."""
 

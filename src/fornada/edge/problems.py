@@ -4,8 +4,8 @@
           ── message_of ─► text          with the prefixes that Workers AI's clients know
           ── problem ────► Problem       status line's words, headers, body
 
-Bodies come in two styles: Cloudflare's envelope under /client/v4, and the superset body that OpenAI's, Anthropic's and Cloudflare's
-SDKs all read, everywhere else.
+Bodies come in three styles: Cloudflare's envelope under /client/v4, what the Workers runtime reads of its binding, and the superset
+body that OpenAI's, Anthropic's and Cloudflare's SDKs all read, everywhere else.
 """
 
 import enum
@@ -26,6 +26,7 @@ class Style(enum.Enum):
 
     ENVELOPE = "envelope"
     SUPERSET = "superset"
+    BINDING = "binding"
 
 
 class Problem(NamedTuple):
@@ -151,6 +152,9 @@ def error_object(error: FornadaError, style: Style, trace_id: str, *, from_model
     items = [{"code": error.code, "message": message}]
     if style is Style.ENVELOPE:
         return {"result": {}, "success": False, "errors": items, "messages": []}
+    if style is Style.BINDING:
+        plain = message_of(error, Style.SUPERSET, trace_id, from_model=from_model)
+        return _binding(error.code, status_of(type(error), style), message, plain, trace_id)
     return _superset(error.code, status_of(type(error), style), message)
 
 
@@ -165,6 +169,20 @@ def _superset(code: int, status: int, message: str) -> dict[str, Any]:
     }
 
 
+def _binding(code: int, status: int, message: str, description: str, trace_id: str) -> dict[str, Any]:
+    """`run` of the binding reads `internalCode`, its other calls `errors`."""
+    return {
+        "internalCode": code,
+        "name": "AiError",
+        "message": message if message.startswith("AiError: ") else f"AiError: {message}",
+        "description": description,
+        "httpCode": status,
+        "requestId": trace_id,
+        "success": False,
+        "errors": [{"code": code, "message": description}],
+    }
+
+
 def problem(error: FornadaError, style: Style, trace_id: str, *, from_model: bool = False, headers: tuple[Header, ...] = ()) -> Problem:
     """A refusal, ready to be sent; `headers` come on top of those that its class asks for."""
     body = msgspec.json.encode(error_object(error, style, trace_id, from_model=from_model))
@@ -175,6 +193,12 @@ def model_refusal(status: int, message: str) -> bytes:
     """The superset body of a refusal that model code wrote itself, with a status of its own."""
     text = message or "the model refused the request"
     return msgspec.json.encode(_superset(MODEL_REFUSAL_CODE, status, text))
+
+
+def binding_refusal(status: int, message: str, trace_id: str) -> bytes:
+    """As `model_refusal`, for the binding; `message` may have the prefixes of the envelope's."""
+    plain = message.removeprefix("AiError: ").removeprefix("AiError: ")
+    return msgspec.json.encode(_binding(MODEL_REFUSAL_CODE, status, message, plain, trace_id))
 
 
 def unrouted(path: str, *, below_account: bool, style: Style, trace_id: str) -> Problem:

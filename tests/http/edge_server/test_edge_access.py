@@ -54,6 +54,8 @@ MAY = {
             f"POST {base}/batches/{{id}}/cancel",
         )
     },
+    "POST /binding/{key}/run": USER,
+    "GET /binding/{key}/ai-api/models/search": USER,
     "GET /api/v1/models": USER,
     f"GET {MODEL}": USER,
     f"PUT {MODEL}": DEPLOYER,
@@ -81,7 +83,7 @@ PRIVATE = {row for row in MAY if MODEL in row or row == "GET /v1/models/{id:path
     f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings")
 }
 """Routes that name a model, which the table's requests do with one that is its account's alone."""
-NAMES = {"account": "mine", "model": "@test/mine", "name": "@test/mine", "id": "@test/mine", "device": "cuda:0"}
+NAMES = {"account": "mine", "model": "@test/mine", "name": "@test/mine", "id": "@test/mine", "device": "cuda:0", "key": "-"}
 BODY = b'{"model": "@test/mine", "input": "x"}'
 CALLERS = ["no key", "wrong key", "user", "deployer", "admin", "other deployer", "other admin"]
 

@@ -60,7 +60,13 @@ class Routes:
         return ""
 
     def style(self, path: str) -> Style:
-        return Style.ENVELOPE if _ENVELOPES.match(path) else Style.SUPERSET
+        return _style(path)
+
+
+def _style(path: str) -> Style:
+    if path.startswith("/binding/"):
+        return Style.BINDING
+    return Style.ENVELOPE if _ENVELOPES.match(path) else Style.SUPERSET
 
 
 def application(routes: Sequence[Route]) -> Starlette:
@@ -118,7 +124,7 @@ class _Unrouted:
         if exchange.facts.preflight or (exchange.method, exchange.path) == ("OPTIONS", "*"):
             await _respond(Reply(status=204), scope, receive, send)
             return
-        style = Style.ENVELOPE if _ENVELOPES.match(exchange.path) else Style.SUPERSET
+        style = _style(exchange.path)
         below = bool(_BELOW_ACCOUNT.match(exchange.path))
         found = unrouted(exchange.path, below_account=below, style=style, trace_id=exchange.trace_id)
         await _respond(_as_reply(found), scope, receive, send)
@@ -155,6 +161,5 @@ class _Closable:
 async def _failed(request: Request, error: Exception) -> Response:
     # starlette raises the error again afterwards: the bridge logs it.
     exchange = _exchange(request.scope)
-    style = Style.ENVELOPE if _ENVELOPES.match(exchange.path) else Style.SUPERSET
-    found = problem(InternalFault("the server failed; its log says more"), style, exchange.trace_id)
+    found = problem(InternalFault("the server failed; its log says more"), _style(exchange.path), exchange.trace_id)
     return Response(found.body, found.status, {"content-type": "application/json"})

@@ -8,7 +8,6 @@ Leaving: FIN, RST and half-close each mean that the caller waits for nothing any
 """
 
 import asyncio
-import os
 from time import monotonic
 from typing import cast
 
@@ -22,19 +21,18 @@ from fornada.edge.server.bodies import DRAIN_BYTES, LINGER_BYTES, LINGER_S, too_
 from fornada.edge.server.exchange import HotExchange
 from fornada.edge.server.head import USUAL_URL, facts_of, headers_too_large
 from fornada.edge.server.lines import CONTINUE
+from fornada.edge.server.overseen import Exchange, Overseen
 from fornada.edge.server.phase import Phase
 from fornada.edge.server.pipeline import Pipeline
 from fornada.edge.server.replay import with_ascii_target, without_upgrade
 from fornada.edge.server.shared import Shared
+from fornada.edge.server.unwrapped import PREFIX
 from fornada.edge.targets import origin_form
-
-Exchange = HotExchange | ColdExchange
-
 
 _SLASH, _IDLE, _HEAD, _BODY = ord("/"), Phase.IDLE, Phase.HEAD, Phase.BODY
 
 
-class Connection(asyncio.Protocol):
+class Connection(Overseen):
     """See the module's docstring."""
 
     __slots__ = (
@@ -213,68 +211,13 @@ class Connection(asyncio.Protocol):
         else:
             self._told = False
 
-    # -- the server's side
-
-    @property
-    def busy(self) -> bool:
-        """Whether a request is being received or answered, or an answer is being sent."""
-        unsent = self._transport is not None and self._transport.get_write_buffer_size() > 0
-        return not self._pipeline.empty or self._phase is _BODY or unsent
-
-    def stop_taking(self) -> None:
-        """The node drains: an idle connection ends now, any other one with its answer.
-
-        A new one is left open: its first request may be on the way, and is to be refused with words instead of a reset.
-        """
-        if not self.busy and not self._fresh and self._phase is _IDLE and self._transport is not None:
-            self._transport.close()
-
-    @property
-    def changes(self) -> bool:
-        """Whether something is received or answered that changes what the node is to be."""
-        return self._pipeline.changes or (self._incoming is not None and self._incoming.changing)
-
-    @property
-    def follows(self) -> bool:
-        """An operator's answer is under way, piece by piece."""
-        return self._pipeline.follows
+    # -- the clock and the keys
 
     def forget(self) -> None:
         """Keys have changed: who comes next is looked at again, and who follows something and may no longer is cut off."""
         self._fields = self._again_url = None
         if self.follows and self.shared.expelled(cast(ColdExchange, self._pipeline.running[0])):
             self.abort()
-
-    @property
-    def rests(self) -> bool:
-        """Nothing of it is here but the socket itself."""
-        return not (self.busy or self._phase or self._last) and self._transport is not None
-
-    def hold(self) -> None:
-        """From now on nothing is read once it rests: that will be its next owner's, or ours after `go_on`."""
-        self._pipeline.ending = True
-        if self.rests:
-            self._pipeline.read_no_further()
-        elif self._pipeline.empty and not self._last:
-            self._pipeline.read_anyway()  # a request had begun in the bytes that came before
-
-    def go_on(self) -> None:
-        """After `hold`: there is no other owner."""
-        self._pipeline.ending = self._deferred is not None
-        if not self._last:
-            self._pipeline.read_anyway()
-
-    def detach(self) -> int:
-        """Its socket, of which nothing stays here. Only while it `rests`. Raises OSError."""
-        assert self._transport is not None
-        descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
-        self._transport.abort()
-        return descriptor
-
-    def abort(self) -> None:
-        """Ends it at once."""
-        if self._transport is not None:
-            self._transport.abort()
 
     def look_at_the_clock(self) -> None:
         """Called every tick: ends what takes too long."""
@@ -308,13 +251,15 @@ class Connection(asyncio.Protocol):
     def _begin(self, url: bytes, fields: list[tuple[bytes, bytes]], *, old: bool) -> None:
         """What the head says becomes an exchange that takes the body, or a refusal. `old`: not HTTP/1.1."""
         facts = self._facts
-        if facts is None or fields != self._fields or old or url[0] != _SLASH or len(url) > USUAL_URL:
+        if facts is None or fields != self._fields or old or url[0] != _SLASH or len(url) > USUAL_URL or url.startswith(PREFIX):
             found = facts_of(url, fields, self.shared, version=self._parser.get_http_version())
             if isinstance(found, FornadaError):
                 self._refuse_all(found)
                 return
             facts = found
-            self._fields, self._facts = (fields, facts) if url[:1] == b"/" and not old else (None, None)
+            usual = url[:1] == b"/" and not old and facts.target is None
+            self._fields, self._facts = (fields, facts) if usual else (None, None)
+            url = facts.target or url
         if facts.chunked:
             self._headers = []  # trailers, which nobody reads
         parser = self._parser

@@ -14,7 +14,7 @@ from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
-from fornada.edge.dialects import admin, openai, workers_ai
+from fornada.edge.dialects import admin, binding, openai, workers_ai
 from fornada.edge.ids import Ids
 from fornada.edge.job_items import JobItems
 from fornada.edge.keyring import Keyring
@@ -74,14 +74,18 @@ class Server:
         usage = usage if usage is not None else Uncounted()
         limits = Limits(usage=usage, account_rpm=auth.account_rpm, account_neurons=auth.account_neurons, now=clock.now)
         contracts = Contracts(observer=self._observer, catalog=catalog)
+        run = workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs)
         self._doors: tuple[Door, ...] = (
-            workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs),
+            run,
             *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits) for door in openai.DOORS],
+            binding.BindingDoor(run),
         )
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
+        of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts)
         routes: list[Route] = [
-            *workers_ai.routes(catalog=catalog, contracts=contracts),
+            *of_workers_ai,
+            *binding.routes(of_workers_ai),
             *openai.routes(catalog=catalog, files=files, jobs=jobs),
         ]
         self._routes: tuple[Route, ...] = (

@@ -25,6 +25,7 @@ _PATH_WORDS = {
     "name": "Name, with slashes as they are or as %2F; `name:label` or `name:digest` for a version",
     "id": "Name of a model",
     "device": "Id of a device, such as cpu or cuda:0",
+    "key": "A key, which the Workers runtime can't send in a header; `-` or anything else in open mode",
 }
 _SCHEMAS: Object = {
     "EnvelopeError": {
@@ -36,6 +37,20 @@ _SCHEMAS: Object = {
             "messages": {"type": "array"},
         },
         "required": ["result", "success", "errors", "messages"],
+    },
+    "BindingError": {
+        "type": "object",
+        "properties": {
+            "internalCode": {"type": "integer"},
+            "name": {"const": "AiError"},
+            "message": {"type": "string"},
+            "description": {"type": "string"},
+            "httpCode": {"type": "integer"},
+            "requestId": {"type": "string"},
+            "success": {"const": False},
+            "errors": {"type": "array", "items": _ITEM, "minItems": 1},
+        },
+        "required": ["internalCode", "name", "message", "description", "httpCode", "requestId", "errors"],
     },
     "Error": {
         "type": "object",
@@ -58,6 +73,7 @@ _SCHEMAS: Object = {
         "required": ["error", "success", "errors", "result", "messages"],
     },
 }
+_ERRORS = {Style.ENVELOPE: "EnvelopeError", Style.SUPERSET: "Error", Style.BINDING: "BindingError"}
 
 
 def describe(routes: Sequence[Route]) -> Object:
@@ -114,7 +130,7 @@ def _refusals(route: Route, operation: Operation) -> Object:
     locked = () if operation.needs is Role.NOBODY else (Unauthorized, Forbidden)
     for kind in dict.fromkeys((*operation.errors, *locked, *_ALWAYS)):
         by_status.setdefault(status_of(kind, route.style), []).append(kind)
-    schema = "EnvelopeError" if route.style is Style.ENVELOPE else "Error"
+    schema = _ERRORS[route.style]
     found: Object = {}
     for status in sorted(by_status):
         codes = ", ".join(f"{kind.code} {kind.__name__}" for kind in by_status[status])
@@ -142,4 +158,6 @@ def _tag(pattern: str) -> str:
         return "OpenAI"
     if pattern.startswith("/client/v4"):
         return "Workers AI"
+    if pattern.startswith("/binding/"):
+        return "Workers binding"
     return "Node"
