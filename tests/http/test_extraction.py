@@ -60,6 +60,14 @@ class Tenants:
         account = "alpha" if key is self.alpha else "beta"
         return self.ask(key, "POST", f"/client/v4/accounts/{account}/ai/run/{model}{query}", body, **headers)
 
+    def bind(self, key: dict[str, Any], model: str, inputs: Any) -> Response:
+        """As a Worker asks it, with the key in the path."""
+        shown = {"MF-URL": "https://workers-binding.ai/run?version=3", "MF-Header-cf-consn-model-id": model}
+        answer = self.node.fetch("POST", f"/binding/{key['key']}/", payload={"inputs": inputs}, headers=shown)
+        if key in (self.beta, self.beta_user):
+            self.heard.append((f"env.AI.run {model}", answer))
+        return answer
+
     def deploy(self, key: dict[str, Any], name: str, *, alias: str = "", **settings: Any) -> Response:
         folder = self.folder / name.replace("/", "-")
         resources = {"device": "cuda:0", "device_memory": "700MiB"}
@@ -147,6 +155,13 @@ def test_floods_failures_names_and_jobs_of_one_account_tell_another_nothing(tena
     assert tenants.run(tenants.alpha, THEIRS, {"die": True, "echo": ALPHA_SAYS}).status == 502
     assert tenants.run(tenants.beta, OURS, {"die": True, "echo": BETA_SAYS}).status == 502
     tenants.look_everywhere(ours)
+    # A key in a path is no path: what fails, what isn't there and what never comes to be are told without it.
+    for inputs, status in (({"echo": BETA_SAYS}, 200), ({"bad": True, "echo": BETA_SAYS}, 400), ({"die": True}, 502)):
+        assert tenants.bind(tenants.beta, OURS, inputs).status == status
+    assert tenants.bind(tenants.beta, THEIRS, {"echo": 1}).status == 403
+    for key in (tenants.admin, tenants.alpha, tenants.beta_user):
+        assert node.fetch("GET", f"/binding/{key['key']}/nothing").status == 400
+        assert node.fetch("PUT", f"/binding/{key['key']}/run", b"{}").status == 405
     # Names: an alias leads to no name, and one that is taken says not by whom.
     for method, target in (("DELETE", ALIAS), ("GET", ALIAS), ("GET", f"{ALIAS}/why"), ("POST", f"{ALIAS}/load")):
         assert tenants.ask(tenants.beta, method, f"/api/v1/models/{target}").status == 403
