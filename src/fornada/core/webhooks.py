@@ -7,6 +7,7 @@ waiting ──2xx──> sent
 import enum
 import hashlib
 import hmac
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ import msgspec
 
 from fornada.core.errors import BadRequest
 from fornada.core.jobs import JobId
+from fornada.core.names import AccountId
 from fornada.core.policy.outbound import Outbound, Permitted, Place, place
 
 LONGEST_URL = 2048
@@ -48,8 +50,9 @@ class HookStore(Protocol):
 
     def hook(self, job: JobId) -> Hook | None: ...
 
-    def due_hooks(self, now: float, *, most: int) -> list[Hook]:
-        """Waiting ones of jobs that have ended, whose time has come."""
+    def due_hooks(self, now: float, *, most: int, besides: Collection[JobId] = (), without: Collection[AccountId] = ()) -> list[Hook]:
+        """Waiting ones of jobs that have ended, whose time has come, the longest due first; `besides` those of these jobs, `without` those of
+        these accounts."""
 
     def put_hook(self, hook: Hook) -> None:
         """In place of what is there. As durable as the end of an item."""

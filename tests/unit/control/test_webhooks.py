@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fornada.control.webhooks import Webhooks
+from fornada.control.webhooks import AT_ONCE, EACH, Webhooks
 from fornada.core.errors import BadRequest
 from fornada.core.jobs import JobId
+from fornada.core.names import AccountId
 from fornada.core.webhooks import MOST_TRIES, HookFailed, HookRefused, HookState
 from tests.loops.virtual import VirtualClock, virtual
 from tests.unit.control.test_jobs import Stand, answer, passes
@@ -147,4 +148,29 @@ async def test_a_webhook_that_may_not_be_makes_no_job(sending: Sending):
     with pytest.raises(BadRequest):
         sending.stand.submit(1, webhook="http://127.0.0.1/")
     assert sending.stand.store.unfinished_jobs() == []
+    sending.webhooks.close()
+
+
+@virtual
+async def test_receivers_of_one_account_that_hang_hold_up_nobody_else(sending: Sending):
+    sending.begin()
+    sending.port.hangs = 1000
+    for _ in range(3 * AT_ONCE):
+        sending.stand.submit(1, webhook=URL, account=AccountId("slow"))
+    await passes(10)
+    assert len(sending.port.got) == EACH
+    sending.port.hangs = 0
+    job = sending.stand.submit(1, webhook=URL, account=AccountId("other"))
+    await passes(2)
+    assert sending.state(job.id) is HookState.SENT
+    sending.webhooks.close()
+
+
+@virtual
+async def test_many_webhooks_of_one_account_are_all_sent(sending: Sending):
+    sending.begin()
+    jobs = [sending.stand.submit(1, webhook=URL) for _ in range(3 * AT_ONCE)]
+    await passes(60)
+    assert {sending.state(job.id) for job in jobs} == {HookState.SENT}
+    assert sorted(each["body"]["id"] for each in sending.port.got) == sorted(job.id for job in jobs)
     sending.webhooks.close()
