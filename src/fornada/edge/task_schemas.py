@@ -1,43 +1,11 @@
-"""JSON Schemas of the task types' inputs and outputs (WORKERS_AI.md, 5).
+"""JSON Schemas of the task types' inputs and outputs (WORKERS_AI.md, 5); text generation's are in text_schemas."""
 
-Fields that aren't named are let through: real clients send more than the contract lists. `null` counts as absent wherever a
-field isn't required, since clients fill in what the user left out with null.
-"""
-
-from typing import Any
-
-Object = dict[str, Any]
-
-
-def _object(description: str, properties: Object, *, required: tuple[str, ...] = ()) -> Object:
-    shown = {name: schema if name in required else _nullable(schema) for name, schema in properties.items()}
-    found: Object = {"type": "object", "description": description, "properties": shown, "additionalProperties": True}
-    if required:
-        found["required"] = list(required)
-    return found
-
-
-def _nullable(schema: Object) -> Object:
-    kind = schema.get("type")
-    if isinstance(kind, str) and "enum" not in schema:
-        return {**schema, "type": [kind, "null"]}
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _text(description: str, **more: Any) -> Object:
-    return {"type": "string", "description": description, **more}
-
-
-def _number(description: str, **more: Any) -> Object:
-    return {"type": "number", "description": description, **more}
-
-
-def _integer(description: str, **more: Any) -> Object:
-    return {"type": "integer", "description": description, **more}
-
-
-def _flag(description: str) -> Object:
-    return {"type": "boolean", "description": description}
+from fornada.edge.schema_parts import Object
+from fornada.edge.schema_parts import fields as _object
+from fornada.edge.schema_parts import flag as _flag
+from fornada.edge.schema_parts import integer as _integer
+from fornada.edge.schema_parts import number as _number
+from fornada.edge.schema_parts import text as _text
 
 
 def _binary(what: str) -> Object:
@@ -58,11 +26,6 @@ _ONE_OR_MORE_TEXTS: Object = {
         {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": 100},
     ],
 }
-_USAGE: Object = {
-    "type": "object",
-    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")},
-}
-
 ANYTHING_IN: Object = {"type": "object", "description": "Whatever the model's own documentation says", "additionalProperties": True}
 ANYTHING_OUT: Object = {"description": "Whatever the model's own documentation says"}
 
@@ -250,76 +213,3 @@ TEXT_TO_SPEECH_IN: Object = {
     "anyOf": [{"required": ["text"]}, {"required": ["prompt"]}],
 }
 TEXT_TO_SPEECH_OUT: Object = {"description": "The sound: audio/mpeg as it is, or base64 in `audio`"}
-
-_GENERATION: Object = {
-    "stream": _flag("Send the answer piece by piece"),
-    "raw": {"description": "No chat template", "oneOf": [{"type": "boolean"}, {"enum": ["true", "false"]}]},
-    "max_tokens": _integer("Most tokens of the answer", minimum=1, default=256),
-    "temperature": _number("Randomness", minimum=0, maximum=5, default=0.6),
-    "top_p": _number("Share of probability to choose from", minimum=0, maximum=2),
-    "top_k": _integer("Number of tokens to choose from", minimum=1),
-    "seed": _integer("Seed"),
-    "repetition_penalty": _number("Against repetition", minimum=0, maximum=2),
-    "frequency_penalty": _number("Against frequent words", minimum=-2, maximum=2),
-    "presence_penalty": _number("Against words that were there", minimum=-2, maximum=2),
-    "stop": {
-        "description": "A text, or some: the answer ends before them",
-        "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
-    },
-    "response_format": {
-        "type": "object",
-        "description": "JSON mode: the answer is a JSON object, or what a schema says, bare or in OpenAI's envelope",
-        "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}},
-        "required": ["type"],
-    },
-    "tools": {
-        "type": "array",
-        "description": "Functions that the model may call: {name, description, parameters}, or OpenAI's {type, function}",
-        "items": {"type": "object"},
-    },
-    "tool_choice": {
-        "description": "auto, none, required, or the one function to call",
-        "oneOf": [{"type": "string"}, {"type": "object"}],
-    },
-}
-TEXT_GENERATION_IN: Object = {
-    **_object(
-        "A prompt or a conversation",
-        {
-            "prompt": _text("Text to go on from", minLength=1),
-            "messages": {
-                "type": "array",
-                "description": "The conversation so far",
-                "minItems": 1,
-                "items": {
-                    "type": "object",
-                    "properties": {"role": {"type": "string"}, "content": {"type": ["string", "array", "null"]}},
-                    "required": ["role"],
-                },
-            },
-            **_GENERATION,
-        },
-    ),
-    "oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
-}
-_CALLS: Object = {
-    "type": "array",
-    "description": "Functions to call; left out where there are none",
-    "items": {"type": "object", "properties": {"name": {"type": "string"}, "arguments": {}}},
-}
-TEXT_GENERATION_OUT = _object(
-    "The text",
-    {"response": {"description": "A text; in JSON mode the value that it is"}, "tool_calls": _CALLS, "usage": _USAGE},
-)
-CHAT_OUT: Object = {
-    "type": "object",
-    "description": "A chat.completion, as OpenAI writes it",
-    "properties": {
-        "id": {"type": "string"},
-        "object": {"const": "chat.completion"},
-        "model": {"type": "string"},
-        "choices": {"type": "array", "items": {"type": "object"}},
-        "usage": _USAGE,
-    },
-    "required": ["object", "choices"],
-}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fornada.edge import task_schemas as schemas
+from fornada.edge.text_schemas import TEXT_GENERATION_IN, TEXT_GENERATION_OUT
 
 Schema = Mapping[str, Any]
 _NAMESPACE = uuid.UUID("5f1d9c2e-6f0a-4c57-9a7b-1f0f3a52d1c4")
@@ -50,8 +51,8 @@ TASKS: tuple[Task, ...] = (
         "c329a1f9-323d-4e91-b2aa-582dd4188d34",
         "Text Generation",
         "Models that continue a prompt or a conversation.",
-        schemas.TEXT_GENERATION_IN,
-        schemas.TEXT_GENERATION_OUT,
+        TEXT_GENERATION_IN,
+        TEXT_GENERATION_OUT,
     ),
     Task(
         "image-classification",

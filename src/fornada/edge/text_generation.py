@@ -21,11 +21,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fornada.core.errors import JsonModeUnmet, ModelRaised
+from fornada.core.errors import ModelRaised
+from fornada.edge.json_mode import JsonMode
 
 CHAT, CHAT_CHUNK, TEXT = "chat.completion", "chat.completion.chunk", "text_completion"
 _NO_CALLS: list[dict[str, Any]] = []
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
 
 class Identity(NamedTuple):
@@ -44,13 +46,6 @@ def identity(kind: str, trace_id: str, created: float, model: str) -> Identity:
     return Identity(f"{kind}-{trace_id.replace('-', '')}", int(created), model)
 
 
-def json_mode(given: Mapping[str, Any]) -> bool:
-    """Whether the decoded input asks for JSON, which `ai/run` then answers as a value and not as its text."""
-    format = given.get("response_format")
-    kind = format.get("type") if isinstance(format, dict) else None
-    return kind in ("json_object", "json_schema") or isinstance(given.get("guided_json"), dict)
-
-
 def usage_of(head: Mapping[str, Any]) -> dict[str, int]:
     """An AnswerHead's `usage` in OpenAI's names; zeros where the model counts nothing."""
     prompt, completion = _count(head.get("input_tokens")), _count(head.get("output_tokens"))
@@ -60,10 +55,10 @@ def usage_of(head: Mapping[str, Any]) -> dict[str, int]:
 # ---- Workers AI: {"response": …} -----------------------------------------------------------------------------------------------
 
 
-def native_result(body: bytes | memoryview, *, json_mode: bool = False, usage: Mapping[str, Any] | None = None) -> bytes:
+def native_result(body: bytes | memoryview, *, json_mode: JsonMode | None = None, usage: Mapping[str, Any] | None = None) -> bytes:
     """The `result` of ai/run. A model's own object stays as it is, but for what it left out: `usage` is the AnswerHead's.
 
-    Raises JsonModeUnmet if `json_mode` and the text is no JSON.
+    Raises JsonModeUnmet if `json_mode` and the text is something else.
     """
     try:
         value = decoded(body)
@@ -75,7 +70,7 @@ def native_result(body: bytes | memoryview, *, json_mode: bool = False, usage: M
     if choice is None:
         return _own_result(value, body, json_mode, usage)
     text, calls = _said(choice)
-    result: dict[str, Any] = {"response": _parsed(text, choice.get("finish_reason")) if json_mode and not calls else text}
+    result: dict[str, Any] = {"response": json_mode.value(text, choice.get("finish_reason")) if json_mode and not calls else text}
     if calls:
         result["tool_calls"] = [_native_call(call) for call in calls]
     if isinstance(value.get("usage"), dict):
@@ -85,13 +80,17 @@ def native_result(body: bytes | memoryview, *, json_mode: bool = False, usage: M
     return msgspec.json.encode(result)
 
 
-def _own_result(value: Any, body: bytes | memoryview, json_mode: bool, usage: Mapping[str, Any] | None) -> bytes:
+def _own_result(value: Any, body: bytes | memoryview, json_mode: JsonMode | None, usage: Mapping[str, Any] | None) -> bytes:
     """A model's own object; `body` is its text where it has one."""
     if not isinstance(value, dict) or "response" not in value:
         return bytes(body)
     more: dict[str, Any] = {}
-    if json_mode and isinstance(value["response"], str) and not value.get("tool_calls"):
-        more["response"] = _parsed(value["response"], value.get("finish_reason"))
+    if json_mode and not value.get("tool_calls"):
+        said = value["response"]
+        if isinstance(said, str):
+            more["response"] = json_mode.value(said, value.get("finish_reason"))
+        else:
+            json_mode.checked(said)
     if usage and "usage" not in value:
         more["usage"] = usage_of(usage)
     return bytes(body) if body and not more else msgspec.json.encode({**value, **more})
@@ -387,15 +386,6 @@ def _native_call(call: dict[str, Any]) -> dict[str, Any]:
     return {"name": function.get("name"), "arguments": {} if value is None else value}
 
 
-def _parsed(text: str, finish: Any) -> Any:
-    """The value that the text is. Raises JsonModeUnmet."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        why = "the answer reached max_tokens before its JSON ended" if finish == "length" else "the model wrote something else"
-        raise JsonModeUnmet(f"JSON Mode couldn't be met: {why}") from None
-
-
 def _whole(kind: str, value: Any, identity: Identity, choices: list[dict[str, Any]], usage: Mapping[str, Any] | None) -> bytes:
     own = value.get("usage") if isinstance(value, dict) else None
     counts = own if isinstance(own, dict) else usage_of(usage or {})
@@ -403,8 +393,10 @@ def _whole(kind: str, value: Any, identity: Identity, choices: list[dict[str, An
     return msgspec.json.encode({**frame, "choices": choices, "usage": counts})
 
 
-def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
-    return {name: _count(usage.get(name)) for name in _COUNTS}
+def _counts(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's own usage as ai/run tells it: with the share of the prompt that was known already."""
+    details = {name: usage[name] for name in _DETAILS if isinstance(usage.get(name), dict)}
+    return {**{name: _count(usage.get(name)) for name in _COUNTS}, **details}
 
 
 def _count(value: Any) -> int:

@@ -18,8 +18,8 @@ from fornada.core.schemas import LARGEST, measure
 from fornada.core.specs import ModelSpec
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.schema_errors import describe
-from fornada.edge.task_schemas import CHAT_OUT
 from fornada.edge.tasks import Schema, Task, task_of
+from fornada.edge.text_schemas import CHAT_OUT
 
 KEPT = 4096
 """Contracts remembered. A contract is small; a catalogue has hundreds of models."""
@@ -84,21 +84,28 @@ class Contract:
 
     def check(self, value: object) -> None:
         """Raises BadRequest that names the field. Binary fields are left out: whoever turned them into bytes has checked them."""
-        if self.validator is None:
-            return
-        try:
-            if self.validator.is_valid(value):
-                return
-            complaint = describe(self.validator.iter_errors(value) if self.explainable else (), self.input)
-        except ValueError:  # its own bound of nesting
-            complaint = "the input is nested too deeply"
-        raise BadRequest(complaint)
+        if self.validator is not None:
+            _check(value, self.validator, self.input, explainable=self.explainable)
 
     def _checked(self) -> dict[str, Any]:
         """The input's schema as it is applied: bytes stand for themselves."""
         if not self.binary & self.properties.keys():
             return dict(self.input)
         return {**self.input, "properties": {name: True if name in self.binary else schema for name, schema in self.properties.items()}}
+
+
+class Shared:
+    """A schema that doesn't depend on the model: compiled when it is first needed."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._validator: jsonschema_rs.Validator | None = None
+
+    def check(self, value: object) -> None:
+        """As Contract.check."""
+        if self._validator is None:
+            self._validator = compiled(self.schema)
+        _check(value, self._validator, self.schema, explainable=True)
 
 
 class Contracts:
@@ -139,6 +146,16 @@ class Contracts:
             meter=meter,
             openai_family=_family_of(spec) == "openai",
         )
+
+
+def _check(value: object, validator: jsonschema_rs.Validator, schema: Schema, *, explainable: bool) -> None:
+    try:
+        if validator.is_valid(value):
+            return
+        complaint = describe(validator.iter_errors(value) if explainable else (), schema)
+    except ValueError:  # its own bound of nesting
+        complaint = "the input is nested too deeply"
+    raise BadRequest(complaint)
 
 
 def _family_of(spec: ModelSpec) -> object:

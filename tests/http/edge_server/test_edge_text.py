@@ -8,6 +8,7 @@ import pytest
 
 from fornada.core.errors import Busy, RunnerDied
 from fornada.core.requests import AnswerHead
+from fornada.edge.text_schemas import TEXT_GENERATION_IN
 from tests.http.edge_server.conftest import RUN, Served
 from tests.unit.edge.fakes import Submitted, answer, items, refuse, stay_silent, until
 
@@ -251,12 +252,26 @@ def test_a_completion_goes_on_from_a_text_without_a_template(edge: Served):
         ("chat/completions", {**ASK, "model": None}, "model"),
         ("chat/completions", {**ASK, "model": 5}, "model"),
         ("chat/completions", {**ASK, "options": 5}, "options"),
+        ("chat/completions", {"messages": [{"role": "alien", "content": "x"}]}, "/messages/0/role"),
+        ("chat/completions", {"messages": [{"role": "user", "content": [5]}]}, "/messages/0/content/0"),
+        ("chat/completions", {**ASK, "response_format": {"type": "json_schema"}}, "json_schema"),
+        ("chat/completions", {**ASK, "tools": [{"type": "function"}]}, "/tools/0"),
+        ("chat/completions", {**ASK, "tools": [{"type": "function", "function": {"name": "f", "description": False}}]}, "description"),
+        ("chat/completions", {**ASK, "tool_choice": "any"}, "/tool_choice"),
+        ("chat/completions", {**ASK, "tool_choice": {"type": "function"}}, "/tool_choice"),
+        ("chat/completions", {**ASK, "logprobs": 3}, "/logprobs"),
+        ("chat/completions", {**ASK, "top_logprobs": 21}, "/top_logprobs"),
+        ("chat/completions", {**ASK, "n": 0}, "/n"),
+        ("chat/completions", {**ASK, "parallel_tool_calls": "yes"}, "/parallel_tool_calls"),
+        ("chat/completions", {**ASK, "lora": ""}, "/lora"),
         ("chat/completions", {**ASK, "model": "@test/a"}, "task"),
         ("completions", {}, "prompt"),
         ("completions", {"prompt": ""}, "prompt"),
         ("completions", {"prompt": [1, 2]}, "prompt"),
         ("completions", {"prompt": ["a", "b"]}, "prompt"),
         ("completions", {"prompt": {}}, "prompt"),
+        ("completions", {"prompt": "a", "logprobs": True}, "/logprobs"),
+        ("completions", {"prompt": "a", "best_of": 2}, "best_of"),
     ],
 )
 def test_what_can_t_be_is_refused_by_name_before_anything_is_loaded(edge: Served, route: str, payload: dict, word: str):
@@ -264,6 +279,44 @@ def test_what_can_t_be_is_refused_by_name_before_anything_is_loaded(edge: Served
     assert (response.status, response.code) == (400, 5006), response.body
     assert word in response.message and response.json()["error"]["type"] == "invalid_request_error"
     assert edge.inference.requests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most", "beyond"),
+    [
+        ("max_tokens", 1, 10**6, [0, "5", 1.5]),
+        ("temperature", 0, 5, [-0.1, 5.1, True]),
+        ("top_p", 0, 2, [-0.1, 2.1]),
+        ("top_k", 1, 50, [0, 51, "9"]),
+        ("seed", 1, 9999999999, [0, 10000000000, "1"]),
+        ("repetition_penalty", 0, 2, [-0.1, 2.1]),
+        ("frequency_penalty", -2, 2, [-2.1, 2.1]),
+        ("presence_penalty", -2, 2, [-2.1, 2.1]),
+    ],
+)
+def test_the_ranges_of_ai_run_are_workers_ai_s(edge: Served, name: str, least: float, most: float, beyond: list[Any]):
+    for value in (least, most, None):
+        assert edge.run({**ASK, name: value}, model=MODEL).status == 200, value
+    for value in beyond:
+        response = edge.run({**ASK, name: value}, model=MODEL)
+        assert (response.status, response.code) == (400, 5006) and f"/{name}" in response.message, value
+
+
+def test_openai_s_callers_have_openai_s_ranges(edge: Served):
+    wider: list[dict[str, Any]] = [{"seed": 0}, {"seed": -1}, {"top_k": 100}, {"top_k": -1}, {"top_p": 0}]
+    for more in wider:
+        assert chat(edge, **ASK, **more).status == 200, more
+
+
+def test_every_optional_field_may_be_null(edge: Served):
+    names = [name for name in TEXT_GENERATION_IN["properties"] if name != "messages"]
+    assert {"lora", "stop", "tools", "tool_choice", "response_format", "raw", "functions", "reasoning_effort"} <= set(names)
+    assert edge.run({**ASK, **dict.fromkeys(names)}, model=MODEL).status == 200
+    assert json.loads(edge.inference.last.body) == ASK
+    nothing: dict[str, Any] = dict.fromkeys([*names, "options"])
+    assert chat(edge, **ASK, **nothing).status == 200
+    message = {"role": "assistant", "content": None, "name": None, "tool_calls": None, "tool_call_id": None}
+    assert edge.run({"messages": [*ASK["messages"], message]}, model=MODEL).status == 200
 
 
 def test_unknown_models_are_not_found(edge: Served):
@@ -278,6 +331,12 @@ def test_unknown_models_are_not_found(edge: Served):
 def test_ai_run_answers_a_text_and_its_counts(edge: Served):
     assert edge.run(ASK, model=MODEL).result == {"response": "Hello", "usage": USAGE}
     assert json.loads(edge.inference.last.body) == ASK
+    parts = [
+        {"role": "system", "content": None},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+    ]
+    assert edge.run({"messages": parts}, model=MODEL).status == 200
+    assert [message["content"] for message in json.loads(edge.inference.last.body)["messages"]] == ["", "a\nb"]
     edge.inference.behaviour = answer(completion("", "tool_calls", tool_calls=[CALL]))
     result = edge.run({"prompt": "Hi"}, model=MODEL).result
     assert result["response"] == "" and result["tool_calls"] == [{"name": "weather", "arguments": {"city": "Lisbon"}}]
@@ -312,7 +371,9 @@ def test_json_mode_answers_the_value(edge: Served):
     response = edge.run({**ASK, **wanted}, model=MODEL)
     assert (response.status, response.code) == (400, 5024) and "max_tokens" in response.message
     edge.inference.behaviour = answer(b'{"response":"[1,2]","mine":1}', usage={"input_tokens": 3, "output_tokens": 2})
-    assert edge.run({**ASK, **wanted}, model=MODEL).result == {"response": [1, 2], "mine": 1, "usage": USAGE}
+    response = edge.run({**ASK, **wanted}, model=MODEL)
+    assert (response.status, response.code) == (400, 5024) and "schema" in response.message
+    assert edge.run({**ASK, "guided_json": {"type": "array"}}, model=MODEL).result == {"response": [1, 2], "mine": 1, "usage": USAGE}
     edge.inference.behaviour = answer(b'{"response":"a text","usage":{"mine":1}}')
     assert edge.run(ASK, model=MODEL).result == {"response": "a text", "usage": {"mine": 1}}
     assert edge.run({**ASK, **wanted}, model=MODEL).code == 5024
@@ -333,6 +394,12 @@ def test_a_model_may_choose_openai_s_family_for_ai_run(edge: Served):
     edge.inference.behaviour = items(*OWN)
     events = stream(edge, RUN + "@test/openai", **ASK)
     assert events.done and events.items[0]["choices"][0]["delta"]["content"] == "Hel" and events.items[-1]["choices"] == []
+    edge.inference.behaviour = answer(completion())
+    result = edge.run({"prompt": "Hi"}, model="@test/openai").result
+    assert result["object"] == "text_completion" and result["choices"][0]["text"] == "Hello" and result["id"].startswith("cmpl-")
+    edge.inference.behaviour = items(*OWN)
+    events = stream(edge, RUN + "@test/openai", prompt="Hi")
+    assert events.done and "".join(each["choices"][0]["text"] for each in events.items[:-1]) == "Hello"
     edge.catalog.add("@test/odd", task="text-generation", settings={"output_family": "french"})
     response = edge.run(ASK, model="@test/odd")
     assert response.code == 5010 and "output_family" in response.message

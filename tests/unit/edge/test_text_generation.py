@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornada.core.errors import JsonModeUnmet, ModelRaised
+from fornada.edge.json_mode import JsonMode, json_mode
 from fornada.edge.text_generation import (
     ChatStream,
     Identity,
     NativeStream,
     TextStream,
     chat_completion,
-    json_mode,
     native_result,
     text_completion,
     usage_of,
@@ -22,15 +22,16 @@ from fornada.edge.text_generation import (
 
 ME = Identity("chatcmpl-1f2e", 1700000000, "@cf/meta/llama-3.2-1b-instruct")
 USAGE = {"prompt_tokens": 26, "completion_tokens": 55, "total_tokens": 81}
+TOLD = {**USAGE, "prompt_tokens_details": {"cached_tokens": 3}}
 CALL = {"id": "call_9", "type": "function", "function": {"name": "getWeather", "arguments": '{"latitude":"51.5"}'}}
+OBJECT = JsonMode({"type": "object"})
 NATIVE_CALL = {"name": "getWeather", "arguments": {"latitude": "51.5"}}
 
 
 def chat(content: Any, *, finish: str = "stop", calls: list[Any] | None = None, **more: Any) -> bytes:
     message = {"role": "assistant", "content": content, "refusal": None} | ({"tool_calls": calls} if calls else {})
     choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
-    usage = {**USAGE, "prompt_tokens_details": {"cached_tokens": 3}}
-    return dump({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage, **more})
+    return dump({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": TOLD, **more})
 
 
 def chunk(delta: dict[str, Any], *, finish: str | None = None, index: int = 0, **more: Any) -> bytes:
@@ -59,7 +60,10 @@ def events(stream: NativeStream | ChatStream, *items: bytes, **end: Any) -> list
 
 
 def test_a_chat_is_a_response_with_usage() -> None:
-    assert json.loads(native_result(chat("Paris."))) == {"response": "Paris.", "usage": USAGE}
+    assert json.loads(native_result(chat("Paris."))) == {
+        "response": "Paris.",
+        "usage": TOLD,
+    }
 
 
 def test_raw_text_is_a_response_too() -> None:
@@ -69,7 +73,7 @@ def test_raw_text_is_a_response_too() -> None:
 
 def test_calls_have_arguments_as_an_object_and_a_response_that_is_a_string() -> None:
     result = json.loads(native_result(chat(None, finish="tool_calls", calls=[CALL])))
-    assert result == {"response": "", "tool_calls": [NATIVE_CALL], "usage": USAGE}
+    assert result == {"response": "", "tool_calls": [NATIVE_CALL], "usage": TOLD}
     cut = {**CALL, "function": {"name": "getWeather", "arguments": '{"lat'}}
     assert json.loads(native_result(chat(None, calls=[cut])))["tool_calls"] == [{"name": "getWeather", "arguments": '{"lat'}]
 
@@ -79,15 +83,15 @@ def test_no_calls_are_no_field() -> None:
 
 
 def test_json_mode_answers_the_value() -> None:
-    assert json.loads(native_result(chat('{"name": "India"}'), json_mode=True))["response"] == {"name": "India"}
+    assert json.loads(native_result(chat('{"name": "India"}'), json_mode=OBJECT))["response"] == {"name": "India"}
     assert json.loads(native_result(chat('{"name": "India"}')))["response"] == '{"name": "India"}'
-    assert json.loads(native_result(chat(None, calls=[CALL]), json_mode=True))["response"] == ""
+    assert json.loads(native_result(chat(None, calls=[CALL]), json_mode=OBJECT))["response"] == ""
 
 
 @pytest.mark.parametrize(("finish", "why"), [("length", "max_tokens"), ("stop", "something else")])
 def test_text_that_is_no_json_in_json_mode_is_its_own_error(finish: str, why: str) -> None:
     with pytest.raises(JsonModeUnmet, match=why) as refused:
-        native_result(chat('{"name": "Ind', finish=finish), json_mode=True)
+        native_result(chat('{"name": "Ind', finish=finish), json_mode=OBJECT)
     assert refused.value.code == 5024 and refused.value.message.startswith("JSON Mode couldn't be met")
 
 
@@ -113,8 +117,33 @@ def test_a_text_alone_is_a_response() -> None:
     ],
 )
 def test_json_mode_is_asked_for_by_response_format(format: Any, wanted: bool) -> None:
-    assert json_mode({"response_format": format}) is wanted
+    assert (json_mode({"response_format": format}) is not None) is wanted
     assert json_mode({"guided_json": {"type": "object"}}) and not json_mode({})
+
+
+SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": SCHEMA}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}}},
+        {"response_format": {"type": "json_object", "schema": SCHEMA}},
+        {"guided_json": SCHEMA},
+    ],
+)
+def test_what_is_json_and_not_what_the_schema_says_is_the_same_error(given: dict[str, Any]) -> None:
+    mode = json_mode(given)
+    assert json.loads(native_result(chat('{"age": 5}'), json_mode=mode))["response"] == {"age": 5}
+    for answer in (chat('{"age": "five"}'), b'{"response": {"age": "five"}}', chat("[5]")):
+        with pytest.raises(JsonModeUnmet, match="schema says"):
+            native_result(answer, json_mode=mode)
+
+
+def test_a_schema_that_can_t_be_applied_here_is_the_engine_s_business() -> None:
+    mode = json_mode({"guided_json": {"type": "nonsense"}})
+    assert json.loads(native_result(chat("5"), json_mode=mode))["response"] == 5
 
 
 # ---- ai/run, streamed ----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from typing import Any
 
 from fornada.core.keys import Role
 from fornada.edge.calls import Operation
+from fornada.edge.dialects.openai.text_request import MOST_PROMPTS
 from fornada.edge.dialects.openai.transcripts import FORMATS
 from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
+from fornada.edge.text_schemas import CHAT_IN, COMPLETION_IN, USAGE, body
 
 Object = dict[str, Any]
 
@@ -19,25 +21,8 @@ def _maybe(kind: str, **more: Any) -> Object:
     return {"type": [kind, "null"], **more}
 
 
-_USAGE = _object({name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")})
-_FRAME: Object = {"id": {"type": "string"}, "created": {"type": "integer"}, "model": {"type": "string"}, "usage": _USAGE}
+_FRAME: Object = {"id": {"type": "string"}, "created": {"type": "integer"}, "model": {"type": "string"}, "usage": USAGE}
 _FINISH: Object = {"type": ["string", "null"], "description": "stop, length or tool_calls"}
-_OPTIONS: Object = {"type": ["object", "null"], "properties": {"rejectIfBusy": _maybe("boolean")}}
-_SAMPLING: Object = {
-    "model": {"type": "string", "description": "Name or alias of a text-generation model"},
-    "stream": _maybe("boolean", description="Chunks as events, then data: [DONE]"),
-    "stream_options": {"type": ["object", "null"], "properties": {"include_usage": _maybe("boolean")}},
-    "max_tokens": _maybe("integer", minimum=1),
-    "temperature": _maybe("number", minimum=0, maximum=5),
-    "top_p": _maybe("number", minimum=0, maximum=2),
-    "top_k": _maybe("integer", minimum=1),
-    "seed": _maybe("integer"),
-    "frequency_penalty": _maybe("number", minimum=-2, maximum=2),
-    "presence_penalty": _maybe("number", minimum=-2, maximum=2),
-    "stop": {"description": "A text, or some: the answer ends before them"},
-    "n": {"description": "Number of answers"},
-    "options": _OPTIONS,
-}
 _CALL = _object({"id": {"type": "string"}, "type": {"const": "function"}, "function": {"type": "object"}}, "id", "type", "function")
 _CHOICE = _object(
     {
@@ -49,6 +34,13 @@ _CHOICE = _object(
     "index",
     "message",
 )
+_PROMPTS: Object = {
+    "oneOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": MOST_PROMPTS},
+    ],
+    "description": "A text; several where the engine takes them (gguf)",
+}
 _CHUNKS: Object = {
     "type": "string",
     "description": "`data:` with one chunk each, then `data: [DONE]`; a failure is one `error` event, and no [DONE]",
@@ -60,34 +52,7 @@ CHAT = Operation(
         {**_FRAME, "object": {"const": "chat.completion"}, "choices": {"type": "array", "items": _CHOICE}}, "object", "model", "choices"
     ),
     parameters=RUN_HEADERS,
-    takes={
-        "application/json": _object(
-            {
-                **_SAMPLING,
-                "messages": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": _object(
-                        {
-                            "role": {"type": "string"},
-                            "content": {"type": ["string", "array", "null"]},
-                            "tool_calls": {"description": "What the assistant called"},
-                            "tool_call_id": {"description": "Which of the calls this is the result of"},
-                        },
-                        "role",
-                    ),
-                },
-                "max_completion_tokens": {"description": "The same as max_tokens"},
-                "tools": {"description": "Functions that the model may call"},
-                "tool_choice": {"description": "auto, none, required or one function"},
-                "response_format": {"description": "json_object, or json_schema with a schema"},
-                "logprobs": {"description": "Whether the answer has them"},
-                "top_logprobs": {"description": "How many alternatives of each token"},
-            },
-            "model",
-            "messages",
-        )
-    },
+    takes={"application/json": body(CHAT_IN)},
     needs=Role.USER,
     errors=RUN_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},
@@ -109,24 +74,7 @@ COMPLETE = Operation(
         "choices",
     ),
     parameters=RUN_HEADERS,
-    takes={
-        "application/json": _object(
-            {
-                **_SAMPLING,
-                "prompt": {
-                    "oneOf": [
-                        {"type": "string", "minLength": 1},
-                        {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-                    ],
-                    "description": "A text; several where the engine takes them (gguf)",
-                },
-                "echo": {"description": "Whether the answer begins with the prompt"},
-                "logprobs": {"description": "How many alternatives of each token the answer has"},
-            },
-            "model",
-            "prompt",
-        )
-    },
+    takes={"application/json": body(COMPLETION_IN, prompt=_PROMPTS)},
     needs=Role.USER,
     errors=RUN_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},

@@ -16,13 +16,15 @@ import msgspec
 from fornada.core.errors import BadRequest
 from fornada.edge.json_bodies import Fields, encode, is_true, value_of
 from fornada.edge.platform_options import NO_OPTIONS, read_options
-from fornada.edge.validation import Contract
+from fornada.edge.text_messages import made_plain
+from fornada.edge.text_schemas import CHAT_IN, COMPLETION_IN
+from fornada.edge.validation import Contract, Shared
 
 MOST_PROMPTS = 128
 MANY_PROMPTS = ("gguf",)
 """Engines that take a list of prompts."""
-_TEXTS = ("text", "input_text", "output_text")
 _TRUE = msgspec.Raw(b"true")
+_CHAT, _COMPLETION = Shared(CHAT_IN), Shared(COMPLETION_IN)
 
 
 class TextRequest(NamedTuple):
@@ -50,8 +52,8 @@ def read_chat(fields: Fields, contract: Contract) -> TextRequest:
         raise BadRequest("missing the field 'messages'")
     fields.pop("prompt", None)
     values = {name: value_of(raw) for name, raw in fields.items()}
-    contract.check(values)
-    if contract.drop_nulls and _made_plain(values["messages"]):
+    _rules(contract, _CHAT).check(values)
+    if contract.drop_nulls and made_plain(values["messages"]):
         fields["messages"] = msgspec.Raw(msgspec.json.encode(values["messages"]))
     return _request(fields, values, options)
 
@@ -64,11 +66,18 @@ def read_text(fields: Fields, contract: Contract, engine: str) -> TextRequest:
     fields.pop("messages", None)
     values = {name: value_of(raw) for name, raw in fields.items()}
     prompts = _prompts(values["prompt"], engine)
-    contract.check({**values, "prompt": prompts[0]})
+    _rules(contract, _COMPLETION).check({**values, "prompt": prompts[0]})
+    if (values.get("best_of") or 1) > (values.get("n") or 1):
+        raise BadRequest("'best_of' can't be more than 'n': each answer that is made is given")
     if len(prompts) == 1:
         fields["prompt"] = msgspec.Raw(msgspec.json.encode(prompts[0]))
     fields["raw"] = _TRUE
     return _request(fields, values, options)
+
+
+def _rules(contract: Contract, door: Shared) -> Contract | Shared:
+    """A model with a schema of its own is asked by that; else the door's is what OpenAI's callers expect."""
+    return door if contract.drop_nulls else contract
 
 
 def _prepared(fields: Fields) -> bool:
@@ -107,25 +116,3 @@ def _prompts(given: Any, engine: str) -> list[str]:
             f"'prompt' may be a list of {f'at most {MOST_PROMPTS} texts' if engine in MANY_PROMPTS else 'one text alone'} here"
         )
     return prompts
-
-
-def _made_plain(messages: Any) -> bool:
-    """Turns contents into texts, where they are nothing but that. Returns whether something changed."""
-    changed = False
-    for message in messages if isinstance(messages, list) else []:
-        if not isinstance(message, dict):
-            continue
-        content = message.get("content")
-        if content is None:
-            message["content"] = ""
-            changed = True
-        elif isinstance(content, list) and all(_is_text(part) for part in content):
-            message["content"] = "\n".join(part if isinstance(part, str) else part["text"] for part in content)
-            changed = True
-    return changed
-
-
-def _is_text(part: Any) -> bool:
-    if isinstance(part, dict):
-        return part.get("type") in _TEXTS and isinstance(part.get("text"), str)
-    return isinstance(part, str)

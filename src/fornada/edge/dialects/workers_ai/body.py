@@ -11,13 +11,16 @@ All forms of one input become the same request: bytes out of JSON, base64 and fi
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fornada.core.errors import BadRequest
 from fornada.edge.binary import bytes_of, text_bytes
 from fornada.edge.json_bodies import Fields, encode, fields_of, is_true, value_of
+from fornada.edge.json_mode import JsonMode, json_mode
 from fornada.edge.multipart import Field, read_multipart
 from fornada.edge.platform_options import NO_OPTIONS, Options, read_options
 from fornada.edge.tasks import CUSTOM
-from fornada.edge.text_generation import json_mode
+from fornada.edge.text_messages import made_plain
 from fornada.edge.validation import Contract
 
 JSON = "application/json"
@@ -41,8 +44,10 @@ class Input(NamedTuple):
     type: str = JSON
     stream: bool = False
     reject_if_busy: bool = False
-    json_mode: bool = False
+    json_mode: JsonMode | None = None
     """Generated text must be JSON, and is answered as a value."""
+    prompted: bool = False
+    """Text was asked to go on from a prompt and not in a conversation."""
 
 
 def read_body(pieces: Sequence[bytes], content_type: str, media_type: str, query: Mapping[str, str], contract: Contract) -> Input:
@@ -110,7 +115,7 @@ def from_fields(fields: Fields, contract: Contract, *, options: Options, body: b
     streams = "stream" in fields and is_true(fields["stream"])
     if contract.plain:
         given = encode(fields) if body is None else body
-        return Input((given,), (), JSON, streams, options.reject_if_busy, contract.generates and _asks_for_json(fields))
+        return _generating(Input((given,), (), JSON, streams, options.reject_if_busy), fields, contract)
     files: dict[str, bytes] = {}
     if contract.binary:
         body = _take_bytes(fields, files, contract, body)
@@ -121,13 +126,21 @@ def from_fields(fields: Fields, contract: Contract, *, options: Options, body: b
     if contract.generates and contract.drop_nulls and "prompt" in fields and "messages" in fields:
         raise BadRequest("'prompt' and 'messages' are mutually exclusive")
     if not contract.open:
-        contract.check({**{name: value_of(raw) for name, raw in fields.items()}, **dict.fromkeys(files, "")})
-    found = _pieces(encode(fields) if body is None else body, files, streams, options)
-    return found._replace(json_mode=True) if contract.generates and _asks_for_json(fields) else found
+        values = {name: value_of(raw) for name, raw in fields.items()}
+        contract.check({**values, **dict.fromkeys(files, "")})
+        if contract.generates and contract.drop_nulls and made_plain(values.get("messages")):
+            fields["messages"] = msgspec.Raw(msgspec.json.encode(values["messages"]))
+            body = None
+    return _generating(_pieces(encode(fields) if body is None else body, files, streams, options), fields, contract)
 
 
-def _asks_for_json(fields: Fields) -> bool:
-    return json_mode({name: value_of(fields[name]) for name in ("response_format", "guided_json") if name in fields})
+def _generating(found: Input, fields: Fields, contract: Contract) -> Input:
+    """With what the answer's form depends on, where it is a text."""
+    if not contract.generates:
+        return found
+    formats: dict[str, Any] = {name: value_of(fields[name]) for name in ("response_format", "guided_json") if name in fields}
+    prompted = "prompt" in fields and "messages" not in fields
+    return found._replace(json_mode=json_mode(formats), prompted=prompted) if formats or prompted else found
 
 
 def _take_bytes(fields: Fields, files: dict[str, bytes], contract: Contract, body: bytes | None) -> bytes | None:

@@ -119,8 +119,8 @@ class RunDoor:
     def _run(self, exchange: Exchange, resolved: Resolved, contract: Contract, account: AccountId, given: Input, named: str) -> None:
         sink: Sink
         if contract.generates:
-            identity = identity_of("chatcmpl", exchange.trace_id, self._clock.wall(), named)
-            sink = text_sink(exchange, contract, identity, stream=given.stream, json_mode=given.json_mode)
+            kind = "cmpl" if given.prompted and contract.openai_family else "chatcmpl"
+            sink = text_sink(exchange, contract, identity_of(kind, exchange.trace_id, self._clock.wall(), named), given)
         else:
             sink = RunSink(exchange, given.stream)
         self._invoker.run(
