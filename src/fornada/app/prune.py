@@ -35,7 +35,7 @@ def prune(folder: Path) -> Mapping[str, Any]:
 async def _prune(folder: Path) -> Pruned:
     store = SqliteStore(folder / STORE)
     try:
-        provision = Provisioner(data_dir=folder, keeper=None, settings=ProvisionSettings())
+        provision = Provisioner(data_dir=folder, keeper=None, settings=ProvisionSettings(), proofs=store)
         catalog = Catalog(store=store, provision=provision, builtin=Path(fornada.__file__).parent / "models")
         return await catalog.prune()
     finally:

@@ -113,6 +113,7 @@ class Node:
             data_dir=data_dir,
             keeper=keeper,
             settings=settings.provision,
+            proofs=self._store,
             allow_private=settings.outbound.allow_private,
             inherited=environ,
             disk_budget=settings.node.disk_budget,

@@ -167,7 +167,18 @@ CALLERS = """
 ALTER TABLE jobs ADD COLUMN caller TEXT NOT NULL DEFAULT '';   -- id of the key that the job came with
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS)
+PROOFS = """
+CREATE TABLE proofs (               -- which account has had which file from a source of its own
+    sha256 TEXT NOT NULL,
+    account TEXT NOT NULL,          -- empty: everybody
+    PRIMARY KEY (sha256, account)
+) STRICT, WITHOUT ROWID;
+INSERT OR IGNORE INTO proofs        -- models that are there go on without being fetched again
+    SELECT json_extract(artifact.value, '$.sha256'), account
+    FROM versions, json_each(CAST(versions.spec AS TEXT), '$.artifacts') AS artifact;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS, PROOFS)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -13,13 +13,14 @@ from fornada.store.files import FileRows
 from fornada.store.hooks import HookRows
 from fornada.store.jobs import JobRows
 from fornada.store.keys import SqliteKeys
+from fornada.store.proofs import ProofRows
 from fornada.store.unusable import StoreUnusable
 from fornada.store.usage import UsageRows
 
 __all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 
-class SqliteStore(HookRows, FileRows, JobRows, SqliteKeys, UsageRows):
+class SqliteStore(HookRows, FileRows, JobRows, ProofRows, SqliteKeys, UsageRows):
     """The store in the file `path`, whose folder must exist."""
 
     def entries(self) -> list[Entry]:

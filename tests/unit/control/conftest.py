@@ -24,7 +24,8 @@ class Node:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.store = SqliteStore(data_dir / "store.sqlite")
         settings = ProvisionSettings(find_links=[str(index)], offline=True)
-        self.provision = Provisioner(data_dir=data_dir, keeper=keeper, settings=settings, disk_budget=more.pop("disk_budget", ""))
+        budget = more.pop("disk_budget", "")
+        self.provision = Provisioner(data_dir=data_dir, keeper=keeper, settings=settings, proofs=self.store, disk_budget=budget)
         self.catalog = Catalog(store=self.store, provision=self.provision, changed=self.changed.append, log=self, **more)
 
     def info(self, event: str, /, **fields: Any) -> None:

@@ -14,6 +14,7 @@ from fornada.core.ports import BundleFile, Step, Version
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import spec_from_table
 from fornada.node.provision import Provisioner
+from fornada.store.sqlite import SqliteStore
 from tests.unit.provision.direct_builds import DirectBuilds
 from tests.unit.provision.web import Web
 from tests.unit.provision.wheels import make_wheel
@@ -37,8 +38,16 @@ def keeper() -> DirectBuilds:
 
 
 @pytest.fixture
+def proofs(tmp_path: Path) -> Iterator[SqliteStore]:
+    """Who has brought what: the store of all provisioners of a test."""
+    store = SqliteStore(tmp_path / "store.sqlite")
+    yield store
+    store.close()
+
+
+@pytest.fixture
 async def provisioners(
-    tmp_path: Path, index: Path, keeper: DirectBuilds, request: pytest.FixtureRequest
+    tmp_path: Path, index: Path, keeper: DirectBuilds, proofs: SqliteStore, request: pytest.FixtureRequest
 ) -> AsyncIterator[Callable[..., Provisioner]]:
     """Makes provisioners over tmp_path/data; offline, with that index and allowed to ask the test's web server unless told otherwise."""
     made = []
@@ -58,6 +67,7 @@ async def provisioners(
             data_dir=folder,
             keeper=keeper,
             settings=chosen,
+            proofs=proofs,
             allow_private=allow_private,
             inherited=inherited or {},
             disk_budget=disk_budget,

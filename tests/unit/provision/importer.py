@@ -10,6 +10,7 @@ from fornada.core.ports import Step, Version
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import spec_from_table
 from fornada.node.provision import Provisioner
+from fornada.store.sqlite import SqliteStore
 from tests.unit.provision.direct_builds import DirectBuilds
 
 
@@ -17,12 +18,13 @@ def told(step: Step) -> None:
     print(step.phase, flush=True)
 
 
-async def main(data: str, index: str, url: str, sha256: str) -> None:
+async def main(data: str, index: str, url: str, sha256: str, *, proofs: SqliteStore) -> None:
     settings = ProvisionSettings(find_links=[index])
     provisioner = Provisioner(
         data_dir=Path(data),
         keeper=DirectBuilds(),
         settings=settings,
+        proofs=proofs,
         allow_private=[urlsplit(url).netloc],
         inherited={"UV_NO_INDEX": "1"},
     )
@@ -42,4 +44,6 @@ async def main(data: str, index: str, url: str, sha256: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    data, index, url, sha256 = sys.argv[1:]
+    Path(data).mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(data, index, url, sha256, proofs=SqliteStore(Path(data) / "store.sqlite")))

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from fornada.core.errors import DiskFull, LoadFailed
+from fornada.core.names import LOCAL_ACCOUNT
+from fornada.node.provision.artifacts import fetch_name
 from tests.bounds import count
 from tests.unit.control.packing import extended
 from tests.unit.provision.wheels import make_wheel
@@ -54,6 +56,11 @@ def write(path, data):
 
 def stored(tmp_path, sha256=SHA256):
     return tmp_path / "data/artifacts" / sha256
+
+
+def part_of(tmp_path):
+    """Where the beginning of a download lies."""
+    return tmp_path / "data/artifacts/.partial" / fetch_name(SHA256, LOCAL_ACCOUNT)
 
 
 def left_in_partial(tmp_path):
@@ -144,7 +151,7 @@ async def test_a_download_ended_at_any_byte_is_gone_on_with_after_a_restart(prov
     chance = random.Random(24)
     wanted = version(f"{web.url}/x")
     for _ in range(count(20, long=100)):
-        part = tmp_path / "data/artifacts/.partial" / SHA256
+        part = part_of(tmp_path)
         task = asyncio.create_task(provisioners(offline=False).artifacts(wanted, steps))
         before = len(steps)
         until = before + chance.randrange(1, 8)
@@ -164,8 +171,8 @@ async def test_a_download_ended_at_any_byte_is_gone_on_with_after_a_restart(prov
 async def test_the_beginning_of_another_file_is_thrown_away(provisioners, version, steps, web, tmp_path):
     web.files["/x"] = CONTENT
     provisioner = provisioners(offline=False)
-    part = write(tmp_path / "data/artifacts/.partial" / SHA256, b"zeros inside" * 1000)
-    part.with_name(f"{SHA256}.json").write_text(json.dumps({"url": f"{web.url}/x", "validator": '"one"'}))
+    part = write(part_of(tmp_path), b"zeros inside" * 1000)
+    part.with_name(f"{part.name}.json").write_text(json.dumps({"url": f"{web.url}/x", "validator": '"one"'}))
     assert await fetched(provisioner, version(f"{web.url}/x"), steps) == CONTENT
     assert len(web.asked) == 2
 
@@ -174,8 +181,8 @@ async def test_the_beginning_of_another_file_is_thrown_away(provisioners, versio
 async def test_a_server_that_can_not_go_on_is_asked_for_all_of_it(fault, provisioners, version, steps, web, tmp_path):
     web.files["/x"] = CONTENT
     provisioner = provisioners(offline=False)
-    part = write(tmp_path / "data/artifacts/.partial" / SHA256, CONTENT[:1000])
-    part.with_name(f"{SHA256}.json").write_text(json.dumps({"url": f"{web.url}/x", "validator": '"one"'}))
+    part = write(part_of(tmp_path), CONTENT[:1000])
+    part.with_name(f"{part.name}.json").write_text(json.dumps({"url": f"{web.url}/x", "validator": '"one"'}))
     match fault:
         case "file changed":
             web.etag = '"two"'

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from fornada.core.errors import DiskFull, InternalFault
-from fornada.core.names import ModelName
+from fornada.core.names import LOCAL_ACCOUNT, ModelName
 from fornada.store.schema import APPLICATION_ID, MIGRATIONS
 from fornada.store.sqlite import SqliteStore, StoreUnusable, foreign_schema
 from tests.bounds import bound, count
-from tests.unit.store.conformance import ONE, A, StoreConformance, put, version
+from tests.unit.store.conformance import ONE, OTHER, TWO, A, B, StoreConformance, put, version
+from tests.unit.store.proof_conformance import ProofConformance
 
 REPOSITORY = Path(__file__).parents[3]
 NEXT = "ALTER TABLE models ADD COLUMN note TEXT NOT NULL DEFAULT 'none';"
@@ -56,6 +57,12 @@ def open_sqlite(path: Path) -> Iterator[Callable[..., SqliteStore]]:
 
 
 class TestSqlite(StoreConformance):
+    @pytest.fixture
+    def open_store(self, open_sqlite: Callable[..., SqliteStore]) -> Callable[[], SqliteStore]:
+        return open_sqlite
+
+
+class TestProofs(ProofConformance):
     @pytest.fixture
     def open_store(self, open_sqlite: Callable[..., SqliteStore]) -> Callable[[], SqliteStore]:
         return open_sqlite
@@ -102,6 +109,16 @@ def test_a_store_of_the_first_release_is_upgraded(path, open_sqlite):
     db.close()
     (entry,) = open_sqlite().entries()
     assert entry.serving == entry.stable
+
+
+def test_accounts_keep_what_their_models_had_before_proofs_were_written_down(path, open_sqlite):
+    older = open_sqlite(migrations=MIGRATIONS[:10])
+    weights = [{"path": "a", "sha256": "a" * 64}, {"path": "b", "sha256": "b" * 64, "source": ["pypi:x==1#y"]}]
+    put(older, version(artifacts=weights), version(digest=TWO), version(B, account=OTHER, artifacts=weights[:1]))
+    older.close()
+    newer = open_sqlite()
+    had = [(account, letter) for account in (LOCAL_ACCOUNT, OTHER) for letter in "abc" if newer.has_proved(account, letter * 64)]
+    assert had == [(LOCAL_ACCOUNT, "a"), (LOCAL_ACCOUNT, "b"), (OTHER, "a")]
 
 
 def test_an_upgrade_that_fails_leaves_the_old_schema(path, open_sqlite):

@@ -65,9 +65,10 @@ class Contents:
     async def admit(self, candidate: Path, sha256: str) -> str:
         """Takes the file in if it is what it should be: "", else the sha256 that it has instead. The candidate is gone either way."""
         found = await digest_of(candidate)
-        if found != sha256:
+        # One that is there stays: models that have it mapped would keep the other one in memory beside it.
+        if found != sha256 or await self.find(sha256):
             await uninterrupted(remove, candidate)
-            return found
+            return "" if found == sha256 else found
         await uninterrupted(self._place, candidate, sha256)
         self.damaged.discard(sha256)
         return ""

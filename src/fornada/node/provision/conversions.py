@@ -12,7 +12,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fornada.core.errors import LoadFailed
+from fornada.core.names import AccountId
 from fornada.core.ports import EventLog, Limits, ProgressSink, Step
+from fornada.core.proofs import EVERYBODY
 from fornada.core.specs import ArtifactSpec, ConvertSpec
 from fornada.node.provision.builds import LIMITS as BUILD_LIMITS
 from fornada.node.provision.builds import BuildFailed, Builds
@@ -96,6 +98,12 @@ class Conversions:
 
         return await self.flights.join(key, make, progress)
 
+    def rename(self, key: str, other: str) -> None:
+        """Where there is a result `key` and none `other`. Blocking."""
+        if (self.root / key).is_dir() and not (self.root / other).exists():
+            os.rename(self.root / key, self.root / other)
+            sync_folder(self.root)
+
     def lock_file(self, key: str) -> Path:
         """Held by whoever makes the result."""
         return self._locks / f"converted-{key}"
@@ -169,13 +177,15 @@ class Conversions:
         return True
 
 
-def conversion_key(convert: ConvertSpec, *, script: Path, lock: str, input_sha256: str) -> str:
-    """Name of the result: sha256 over the script, its lock and its input. Raises LoadFailed where the script is gone."""
+def conversion_key(convert: ConvertSpec, *, script: Path, lock: str, input_sha256: str, account: AccountId) -> str:
+    """Name of the result: sha256 over the script, its lock, its input and, unless it is EVERYBODY, the account: a script may read what
+    lies beside it, and another account's would decide what is loaded here. Raises LoadFailed where the script is gone."""
     try:
         code = hashlib.sha256(script.read_bytes()).hexdigest()
     except OSError as error:
         raise LoadFailed(f"convert script {convert.script} can't be read: {error.strerror}", retry_after_s=RETRY_S) from None
-    return hashlib.sha256(f"{code}\n{lock_hash(lock)}\n{input_sha256}".encode()).hexdigest()[:KEY_LENGTH]
+    whose = f"\n{account}" if account != EVERYBODY else ""
+    return hashlib.sha256(f"{code}\n{lock_hash(lock)}\n{input_sha256}{whose}".encode()).hexdigest()[:KEY_LENGTH]
 
 
 def convert_lock(convert: ConvertSpec, folder: Path) -> str:

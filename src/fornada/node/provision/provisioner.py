@@ -8,9 +8,10 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from fornada.core.errors import LoadFailed
-from fornada.core.names import VersionDigest
+from fornada.core.names import AccountId, VersionDigest
 from fornada.core.policy.outbound import outbound
 from fornada.core.ports import BundleFile, EventLog, Locks, ProgressSink, Provisioned, Pruned, Version
+from fornada.core.proofs import EVERYBODY, ProofStore
 from fornada.core.resources import parse_size
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import ArtifactSpec, ModelSpec
@@ -49,6 +50,7 @@ class Provisioner:
         data_dir: Path,
         keeper: Keeper | None,
         settings: ProvisionSettings,
+        proofs: ProofStore,
         allow_private: Iterable[str] = (),
         open_mode: bool = True,
         inherited: Mapping[str, str] | None = None,
@@ -98,8 +100,10 @@ class Provisioner:
             files=self._files,
             outbound=outbound(allow_private),
             disk=disk,
+            proofs=proofs,
             log=log,
         )
+        self._proofs = proofs
         converted = data_dir / "artifacts" / CONVERTED
         self._conversions = Conversions(converted, self._locks, builds=builds, variables=variables, disk=disk, log=log)
         self._bundles = Bundles(data_dir / "bundles", self._locks, disk=disk)
@@ -119,6 +123,7 @@ class Provisioner:
                 # Nobody waits for it any more, and what it makes has a name that only its caller knew.
                 self._keeper.end_build(build)
         self._sdk = await uninterrupted(ensure_sdk, self._data_dir / "sdk", package_folder())
+        await uninterrupted(self._hand_over_results, list(self.referenced()))
         self._sweeping = asyncio.create_task(uninterrupted(sweep, self._data_dir, locks=self._locks), name="provision sweep")
 
     async def close(self) -> None:
@@ -163,6 +168,7 @@ class Provisioner:
             return Pruned({}, 0)  # without a catalogue nothing is known to be superfluous
         needed = await uninterrupted(self._needed, list(self.referenced()))
         pruned = await uninterrupted(prune, self._data_dir, needed, locks=self._locks, lent=self._lent)
+        self._proofs.keep_proved(needed.artifacts | self._lent.names())
         cached = await self._prune_cache() if self._private_cache and not self._builds.running else Pruned({}, 0)
         whole = Pruned({**pruned.removed, **cached.removed}, pruned.freed_bytes + cached.freed_bytes)
         if self._log and whole.removed:
@@ -190,19 +196,22 @@ class Provisioner:
 
     async def _artifact(self, version: Version, artifact: ArtifactSpec, progress: ProgressSink) -> Path:
         interpreter = await self._interpreters.find(version.spec.python.version)
+        account = _whose(version)
 
         async def fetched(tell: ProgressSink) -> Path:
             self._lent.lend(artifact.sha256)
-            return await self._artifacts.ensure(artifact, interpreter, tell, shipped=version.builtin)
+            return await self._artifacts.ensure(artifact, interpreter, tell, account=account)
 
         convert = artifact.convert
         if convert is None:
             await fetched(progress)
             return await uninterrupted(self._contents.named, artifact.sha256, Path(artifact.path).name)
+        if not self._artifacts.may_read(artifact.sha256, account):
+            await fetched(progress)  # what is made of a file tells of it
         folder = Path(version.folder)
         script = folder / convert.script
         lock = await uninterrupted(convert_lock, convert, folder)
-        key = await uninterrupted(conversion_key, convert, script=script, lock=lock, input_sha256=artifact.sha256)
+        key = await uninterrupted(conversion_key, convert, script=script, lock=lock, input_sha256=artifact.sha256, account=account)
         self._lent.lend(key)
 
         async def python(tell: ProgressSink) -> Path:
@@ -214,14 +223,14 @@ class Provisioner:
     def _needed(self, versions: list[Version]) -> Needed:
         lent = self._lent.names()
         environments, locks = set(), set()
-        converted = set()
+        converted: set[str] = set()
         for version in versions:
             interpreter = self._interpreters.at_once(version.spec.python.version)
             if interpreter:
                 environments.add(environment_key(interpreter, version.lock))
             else:
                 locks.add(lock_hash(version.lock))
-            converted |= _conversion_keys(version)
+            converted.update(_conversion_keys(version, _whose(version)))
         return Needed(
             environments=lent | environments,
             locks=frozenset(locks),
@@ -231,18 +240,37 @@ class Provisioner:
             sdk=frozenset({self._sdk.name} if self._sdk else set()),
         )
 
+    def _hand_over_results(self, versions: list[Version]) -> None:
+        """Releases up to 0.1 named results of conversions without their account: they stay with the one that alone has such a version.
+        What several have is made anew, since nobody knows beside whose files it was made."""
+        owners: dict[str, set[AccountId]] = {}
+        successors: dict[str, str] = {}
+        for version in versions:
+            former, latter = (_conversion_keys(version, account) for account in (EVERYBODY, _whose(version)))
+            for before, after in zip(former, latter, strict=True):
+                owners.setdefault(before, set()).add(_whose(version))
+                successors[before] = after
+        for before, after in successors.items():
+            if len(owners[before]) == 1 and EVERYBODY not in owners[before]:
+                self._conversions.rename(before, after)
+
+
+def _whose(version: Version) -> AccountId:
+    return EVERYBODY if version.builtin else version.account
+
 
 def _nobody_said() -> Iterable[Version]:
     return ()
 
 
-def _conversion_keys(version: Version) -> set[str]:
-    found = set()
+def _conversion_keys(version: Version, account: AccountId) -> list[str]:
+    found = []
     folder = Path(version.folder)
     for artifact in version.spec.artifacts:
         if artifact.convert:
             with contextlib.suppress(LoadFailed):  # its script is gone: the result can't be asked for any more
                 lock = convert_lock(artifact.convert, folder)
                 script = folder / artifact.convert.script
-                found.add(conversion_key(artifact.convert, script=script, lock=lock, input_sha256=artifact.sha256))
+                key = conversion_key(artifact.convert, script=script, lock=lock, input_sha256=artifact.sha256, account=account)
+                found.append(key)
     return found
