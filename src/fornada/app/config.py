@@ -177,6 +177,7 @@ _SIZES = {
     "devices": ("reserve", "slack"),
     "server": ("max_bundle", "max_buffered"),
     "jobs": ("max_files",),
+    "finetunes": ("max_file",),
 }
 _NOT_NEGATIVE = {
     "node": (
@@ -193,6 +194,7 @@ _NOT_NEGATIVE = {
     ),
     "server": ("grpc_port", "header_bytes", "header_timeout_s", "body_timeout_s", "idle_timeout_s", "max_connections"),
     "jobs": ("max_items", "expire_s", "keep_s"),
+    "finetunes": ("max_per_account", "max_rank"),
 }
 
 
@@ -204,6 +206,7 @@ def _sizes(settings: Settings) -> list[tuple[str, str]]:
         ("[node] spares_memory", settings.node.spares_memory),
         ("[server] max_bundle", settings.server.max_bundle),
         ("[jobs] max_files", settings.jobs.max_files),
+        ("[finetunes] max_file", settings.finetunes.max_file),
     ]
     if settings.node.disk_budget:
         found.append(("[node] disk_budget", settings.node.disk_budget))

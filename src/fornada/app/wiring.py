@@ -19,6 +19,7 @@ from fornada.app.replacement import Replacement, listeners
 from fornada.app.webhook_secret import webhook_secret
 from fornada.control.catalog import Catalog
 from fornada.control.files import Files
+from fornada.control.finetunes import Finetunes
 from fornada.control.jobs import Jobs
 from fornada.control.webhooks import Webhooks
 from fornada.core.errors import DiskFull
@@ -162,12 +163,21 @@ class Node:
         self._files = Files(
             store=self._store, clock=self._clock, log=self._telemetry.log, settings=settings.jobs, new_id=lambda: uuid.uuid4().hex
         )
+        self._finetunes = Finetunes(
+            store=self._store,
+            files=self._provision.adapters,
+            clock=self._clock,
+            log=self._telemetry.log,
+            settings=settings.finetunes,
+            new_id=lambda: str(uuid.uuid4()),
+        )
         self._server = Server(
             inference=self._manager,
             catalog=self._catalog,
             operations=self._manager,
             jobs=self._jobs,
             files=self._files,
+            finetunes=self._finetunes,
             usage=self._usage,
             settings=settings.server,
             body_bytes=_share(settings.server.max_buffered),
@@ -231,6 +241,7 @@ class Node:
         await self._manager.start()
         self._jobs.start(self._server.items)
         self._files.start()
+        self._finetunes.start()
         self._webhooks.start()
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
@@ -262,6 +273,7 @@ class Node:
         self._files.close()
         await self._hook_client.close()
         await self._server.stop(CLOSE_S)
+        await self._finetunes.close()
         await self._provision.close()
         summing.cancel()
         self._usage.close()

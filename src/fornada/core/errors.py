@@ -7,6 +7,10 @@
     │   ├── UnknownModel       5007
     │   ├── UnknownJob         5012
     │   ├── UnknownFile        5013
+    │   ├── UnknownFinetune    5014
+    │   ├── FinetuneIncomplete 3039  a file of the adapter is missing
+    │   ├── TooManyFinetunes   5015  the account has as many as it may
+    │   ├── LoraUnsupported    5005  the model's engine applies no adapters
     │   ├── UnknownRoute       7000
     │   ├── MethodNotAllowed   7001
     │   ├── TooLarge           3006  names the limit
@@ -88,6 +92,30 @@ class UnknownFile(CallerFault):
     """No file of that id, or somebody else's, or one that has been forgotten."""
 
     code = 5013
+
+
+class UnknownFinetune(CallerFault):
+    """No fine-tune of that id or name, or somebody else's that isn't public."""
+
+    code = 5014
+
+
+class FinetuneIncomplete(CallerFault):
+    """The fine-tune's files haven't all been uploaded."""
+
+    code = 3039
+
+
+class TooManyFinetunes(CallerFault):
+    """The account has as many fine-tunes as it may."""
+
+    code = 5015
+
+
+class LoraUnsupported(CallerFault):
+    """The model applies no adapters."""
+
+    code = 5005
 
 
 class UnknownRoute(CallerFault):

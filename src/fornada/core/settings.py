@@ -164,6 +164,17 @@ class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes of all files of one account; one beyond it is refused."""
 
 
+class FinetuneSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[finetunes]"""
+
+    max_per_account: int = 100
+    """Adapters (LoRA) that an account may have."""
+    max_file: str = "300MiB"
+    """One file of an adapter."""
+    max_rank: int = 32
+    """The largest rank that an adapter may have."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """fornada.toml with flags and environment applied."""
 
@@ -174,6 +185,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: ServerSettings = ServerSettings()
     outbound: OutboundSettings = OutboundSettings()
     jobs: JobsSettings = JobsSettings()
+    finetunes: FinetuneSettings = FinetuneSettings()
     # Not in the file: decided at start
     host: str = "127.0.0.1"
     port: int = 8250
@@ -192,4 +204,5 @@ SECTIONS: dict[str, Any] = {
     "server": ServerSettings,
     "outbound": OutboundSettings,
     "jobs": JobsSettings,
+    "finetunes": FinetuneSettings,
 }

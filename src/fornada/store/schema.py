@@ -178,7 +178,21 @@ INSERT OR IGNORE INTO proofs        -- models that are there go on without being
     FROM versions, json_each(CAST(versions.spec AS TEXT), '$.artifacts') AS artifact;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS, PROOFS)
+FINETUNES = """
+CREATE TABLE finetunes (
+    id TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    model TEXT NOT NULL,
+    name TEXT NOT NULL,
+    description TEXT NOT NULL,
+    public INTEGER NOT NULL,        -- 0, 1
+    created REAL NOT NULL,          -- times are seconds since 1970
+    modified REAL NOT NULL
+) STRICT;
+CREATE INDEX finetunes_by_account ON finetunes (account, name);
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS, PROOFS, FINETUNES)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -10,6 +10,7 @@ from fornada.core.ports import Entry, Peak, PeakKey, Version
 from fornada.core.specs import ModelSpec
 from fornada.store.file import foreign_schema
 from fornada.store.files import FileRows
+from fornada.store.finetunes import FinetuneRows
 from fornada.store.hooks import HookRows
 from fornada.store.jobs import JobRows
 from fornada.store.keys import SqliteKeys
@@ -20,7 +21,7 @@ from fornada.store.usage import UsageRows
 __all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 
-class SqliteStore(HookRows, FileRows, JobRows, ProofRows, SqliteKeys, UsageRows):
+class SqliteStore(FinetuneRows, HookRows, FileRows, JobRows, ProofRows, SqliteKeys, UsageRows):
     """The store in the file `path`, whose folder must exist."""
 
     def entries(self) -> list[Entry]:

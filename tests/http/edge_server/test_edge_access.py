@@ -33,6 +33,11 @@ MAY = {
     f"GET {AI}/models/schema": USER,
     f"GET {AI}/authors/search": USER,
     f"GET {AI}/tasks/search": USER,
+    f"POST {AI}/finetunes": DEPLOYER,
+    f"GET {AI}/finetunes": USER,
+    f"GET {AI}/finetunes/public": USER,
+    f"POST {AI}/finetunes/{{finetune}}/finetune-assets": DEPLOYER,
+    f"DELETE {AI}/finetunes/{{finetune}}": DEPLOYER,
     **{
         f"{each}": USER
         for base in ("/v1", f"{AI}/v1")

@@ -25,6 +25,7 @@ from fornada.edge.server import Server
 from fornada.telemetry import Telemetry
 from tests.bounds import bound
 from tests.unit.edge.fake_files import FakeFiles
+from tests.unit.edge.fake_finetunes import FakeFinetunes
 from tests.unit.edge.fake_jobs import FakeJobs
 
 LOCAL = AccountId("local")
@@ -306,6 +307,7 @@ class Edge:
         self.operations = FakeOperations()
         self.jobs = FakeJobs()
         self.files = FakeFiles()
+        self.finetunes = FakeFinetunes()
         self.catalog.add("@test/a")
         self._settings = settings or ServerSettings()
         self._keyring = keyring
@@ -327,6 +329,7 @@ class Edge:
             operations=self.operations,
             jobs=self.jobs,
             files=self.files,
+            finetunes=self.finetunes,
             settings=self._settings,
             body_bytes=self._body_bytes,
             keyring=self._keyring,

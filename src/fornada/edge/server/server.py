@@ -9,6 +9,7 @@ from typing import Any
 
 from fornada.core.errors import FornadaError
 from fornada.core.files import FilesPort
+from fornada.core.finetunes import FinetunesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
 from fornada.core.settings import AuthSettings, ServerSettings
@@ -53,6 +54,7 @@ class Server:
         operations: OperationsPort,
         jobs: JobsPort,
         files: FilesPort,
+        finetunes: FinetunesPort,
         usage: UsagePort | None = None,
         settings: ServerSettings,
         body_bytes: int = BODY_BYTES,
@@ -82,7 +84,7 @@ class Server:
         )
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
-        of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts)
+        of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts, finetunes=finetunes)
         routes: list[Route] = [
             *of_workers_ai,
             *binding.routes(of_workers_ai),

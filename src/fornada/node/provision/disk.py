@@ -9,7 +9,7 @@ from fornada.core.errors import DiskFull
 from fornada.core.resources import format_size
 from fornada.node.provision.durable import disk_bytes, no_space
 
-COUNTED = ("environments", "artifacts", "bundles", "sdk", "cache")
+COUNTED = ("environments", "artifacts", "bundles", "finetunes", "sdk", "cache")
 """Folders of the data directory that the budget bounds. Environments share files with the cache: each is counted once."""
 LEAST_FREE = 16 * 1024 * 1024
 """Left free on the disk, so that the store and the logs can still be written."""

@@ -15,6 +15,7 @@ from fornada.core.proofs import EVERYBODY, ProofStore
 from fornada.core.resources import parse_size
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import ArtifactSpec, ModelSpec
+from fornada.node.provision.adapters import Adapters
 from fornada.node.provision.artifacts import Artifacts
 from fornada.node.provision.builds import BuildFailed, Builds, Keeper
 from fornada.node.provision.bundles import Bundles
@@ -107,6 +108,7 @@ class Provisioner:
         converted = data_dir / "artifacts" / CONVERTED
         self._conversions = Conversions(converted, self._locks, builds=builds, variables=variables, disk=disk, log=log)
         self._bundles = Bundles(data_dir / "bundles", self._locks, disk=disk)
+        self.adapters = Adapters(data_dir, disk=disk)
         with disk_errors(data_dir):
             for folder in (self._cache / "home", variables.uv_cache, self._locks, data_dir / "bundles", data_dir / "environments"):
                 folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,17 @@ Out: requests for the InferencePort; envelopes, event streams, raw bodies.
 May import: `edge` modules that are not dialects, `telemetry`, `core`.
 """
 
-from fornada.edge.dialects.workers_ai.catalog import routes
+from fornada.core.finetunes import FinetunesPort
+from fornada.core.ports import CatalogPort
+from fornada.edge.calls import Route
+from fornada.edge.dialects.workers_ai.catalog import catalog_routes
+from fornada.edge.dialects.workers_ai.finetunes import finetune_routes
 from fornada.edge.dialects.workers_ai.run import RunDoor
+from fornada.edge.validation import Contracts
 
 __all__ = ["RunDoor", "routes"]
+
+
+def routes(*, catalog: CatalogPort, contracts: Contracts, finetunes: FinetunesPort) -> list[Route]:
+    """All routes of the dialect, the hot ones as descriptions."""
+    return [*catalog_routes(catalog=catalog, contracts=contracts), *finetune_routes(finetunes=finetunes, catalog=catalog)]

@@ -23,8 +23,8 @@ SOURCE = 1
 _BASE = "/client/v4/accounts/{account}/ai"
 
 
-def routes(*, catalog: CatalogPort, contracts: Contracts) -> list[Route]:
-    """All routes of the dialect, the hot ones as descriptions."""
+def catalog_routes(*, catalog: CatalogPort, contracts: Contracts) -> list[Route]:
+    """The lists, and the hot routes as descriptions."""
     lists = _Lists(catalog, contracts)
     return [
         Route(f"{_BASE}/run/{{model:path}}", Style.ENVELOPE, {"POST": d.RUN}),
