@@ -59,11 +59,15 @@ class Files:
         return self._store.files(account)
 
     async def content(self, file: File) -> AsyncIterator[bytes]:
-        number = 0
+        number = size = 0
         while data := self._store.piece(file.id, number):
             yield data
             number += 1
+            size += len(data)
             await asyncio.sleep(0)
+        if size != file.size:
+            # Removed meanwhile: who reads it must not take a part of it for the whole.
+            raise UnknownFile(f"the file '{file.id[:64]}' is there no more")
 
     def remove(self, id: FileId, account: AccountId) -> None:
         self._store.remove_file(self.get(id, account).id)

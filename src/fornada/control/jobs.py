@@ -99,6 +99,9 @@ class Jobs:
     def submit(self, order: Order) -> Job:
         if not self._open:
             raise Unavailable("the node is starting or stopping", retry_after_s=1.0)
+        # Before anything that may refuse it: whoever asks again must hear that it was accepted, also where that has used up what he may have.
+        if (same := self._store.same_job(order)) is not None:
+            return same
         if order.webhook is not None:
             check_url(order.webhook, self._outbound)
         waiting = self._store.waiting_items(order.account)
@@ -137,6 +140,10 @@ class Jobs:
     def statuses(self, job: Job) -> Sequence[Status]:
         live = self._live.get(job.id)
         return live.life.items if live is not None else [item.status for item in self._store.items(job.id)]
+
+    def counts(self, job: Job) -> Mapping[Status, int]:
+        live = self._live.get(job.id)
+        return {each: live.life.count(each) for each in Status} if live is not None else self._store.counts(job.id)
 
     def results(self, job: Job) -> Iterator[Result]:
         return self._store.results(job.id)

@@ -85,14 +85,14 @@ class Webhooks:
 
 
 def _told(job: Job, jobs: JobsPort) -> Mapping[str, object]:
-    statuses = jobs.statuses(job)
+    counts = jobs.counts(job)
     return {
         "id": job.id,
         "account": job.account,
         "model": job.model,
         "status": job.status.value,
         "total": job.total,
-        "counts": {status.value: statuses.count(status) for status in Status if status in statuses},
+        "counts": {status.value: counts[status] for status in Status if counts.get(status)},
         "created_at": rfc3339(job.created),
         "ended_at": rfc3339(job.ended),
     }

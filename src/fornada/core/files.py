@@ -59,7 +59,8 @@ class FilesPort(Protocol):
     def all(self, account: AccountId) -> list[File]:
         """The newest first."""
 
-    def content(self, file: File) -> AsyncIterator[bytes]: ...
+    def content(self, file: File) -> AsyncIterator[bytes]:
+        """Raises UnknownFile, perhaps in the middle, where it is removed meanwhile."""
 
     def remove(self, id: FileId, account: AccountId) -> None:
         """Raises UnknownFile."""

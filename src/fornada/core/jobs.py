@@ -5,7 +5,7 @@ A job and its items go by the same six words; what they may become is in core.li
 """
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NewType, Protocol
 
 import msgspec
@@ -128,6 +128,9 @@ class JobStore(Protocol):
         """On disk when it returns. The job that the order's key has already made, where there is one.
         Raises Conflict where that was another order."""
 
+    def same_job(self, order: Order) -> Job | None:
+        """The job that the order's key has already made. Raises Conflict where that was another order."""
+
     def job(self, id: JobId) -> Job | None: ...
 
     def unfinished_jobs(self) -> list[Job]:
@@ -135,6 +138,9 @@ class JobStore(Protocol):
 
     def items(self, id: JobId) -> list[Item]:
         """By their numbers. None of them is `running`: that is nothing that outlives a process."""
+
+    def counts(self, id: JobId) -> Mapping[Status, int]:
+        """How many of its items are so, without those of which there are none: as `items`, for less."""
 
     def item_body(self, id: JobId, number: int) -> bytes: ...
 
@@ -179,6 +185,9 @@ class JobsPort(Protocol):
 
     def statuses(self, job: Job) -> Sequence[Status]:
         """Of its items, by their numbers."""
+
+    def counts(self, job: Job) -> Mapping[Status, int]:
+        """How many of its items are so; those of which there are none may be missing."""
 
     def results(self, job: Job) -> Iterator[Result]: ...
 

@@ -4,7 +4,7 @@ What is asked for lies in a few rows of many items each, so that a job of 50,000
 outcome on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -32,14 +32,8 @@ class JobRows(StoreFile):
 
     def put_job(self, job: Job, order: Order) -> Job:
         with self._transaction():
-            if order.key is not None:
-                found = self._db.execute(
-                    f"SELECT digest, {_JOB} FROM jobs WHERE account = ? AND key = ?", (order.account, order.key)
-                ).fetchone()
-                if found is not None:
-                    if found[0] != order.digest:
-                        raise Conflict("this Idempotency-Key has been used for another job; take a new one")
-                    return _job(found[1:])
+            if (same := self.same_job(order)) is not None:
+                return same
             row = (*[getattr(job, name) for name in Job.__struct_fields__], order.key, order.digest)
             self._db.execute(f"INSERT INTO jobs ({_JOB}, key, digest) VALUES ({', '.join('?' * len(row))})", row)
             self._db.executemany(
@@ -52,6 +46,19 @@ class JobRows(StoreFile):
             if order.webhook is not None:
                 self._db.execute("INSERT INTO hooks VALUES (?, ?, 'waiting', 0, 0, '')", (job.id, order.webhook))
         return job
+
+    def same_job(self, order: Order) -> Job | None:
+        if order.key is None:
+            return None
+        with self._errors():
+            found = self._db.execute(
+                f"SELECT digest, {_JOB} FROM jobs WHERE account = ? AND key = ?", (order.account, order.key)
+            ).fetchone()
+        if found is None:
+            return None
+        if found[0] != order.digest:
+            raise Conflict("this Idempotency-Key has been used for another job; take a new one")
+        return _job(found[1:])
 
     def job(self, id: JobId) -> Job | None:
         with self._errors():
@@ -70,13 +77,23 @@ class JobRows(StoreFile):
             return [_job(row) for row in rows]
 
     def items(self, id: JobId) -> list[Item]:
-        usual = self._usual(id)
+        usual = self._usual(self.job(id))
         with self._errors():
             rows = self._db.execute("SELECT named FROM asks WHERE job = ? ORDER BY first", (id,))
             found = [Item(ModelName(model), usual) for (named,) in rows for model, _ in _NAMED.decode(named)]
             for number, status, attempts in self._db.execute("SELECT number, status, attempts FROM items WHERE job = ?", (id,)):
                 found[number] = Item(found[number].model, _status(status, usual), attempts)
         return found
+
+    def counts(self, id: JobId) -> Mapping[Status, int]:
+        job = self.job(id)
+        if job is None:
+            return {}
+        with self._errors():
+            rows = self._db.execute("SELECT status, COUNT(*) FROM items WHERE job = ? AND status != 'queued' GROUP BY status", (id,))
+            found = {Status(status): int(count) for status, count in rows}
+        others = job.total - sum(found.values())
+        return {**found, self._usual(job): others} if others else found
 
     def item_body(self, id: JobId, number: int) -> bytes:
         with self._errors():
@@ -119,7 +136,7 @@ class JobRows(StoreFile):
                 self._db.execute("UPDATE asks SET bodies = X'' WHERE job = ?", (id,))
 
     def results(self, id: JobId) -> Iterator[Result]:
-        usual = self._usual(id)
+        usual = self._usual(self.job(id))
         for first, named in self._named(id):
             for at in range(0, len(named), RESULTS_AT_ONCE):
                 rows = self._outcomes(id, first + at)
@@ -145,9 +162,8 @@ class JobRows(StoreFile):
                     self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", row)
             return True
 
-    def _usual(self, id: JobId) -> Status:
+    def _usual(self, job: Job | None) -> Status:
         """Of an item without an outcome: what has no end of its own has its job's."""
-        job = self.job(id)
         return job.status if job is not None and job.status in ENDED else Status.QUEUED
 
     def _named(self, id: JobId) -> list[tuple[int, _Named]]:

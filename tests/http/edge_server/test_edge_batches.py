@@ -1,5 +1,6 @@
 """`/v1/files` and `/v1/batches` over a desk in memory: every shape, every refusal."""
 
+import codecs
 import json
 import re
 from typing import Any
@@ -95,6 +96,21 @@ def test_a_batch_is_a_job_of_its_lines(edge: Served):
     assert edge.fetch("GET", f"/api/v1/jobs/{batch['id']}").json()["status"] == "queued"
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(line("one"), line("two")).replace(b"\n", b"\r\n"),
+        lines(line("one"), line("two")).removesuffix(b"\n"),
+        codecs.BOM_UTF8 + lines(line("one"), line("two")),
+        b"\n \n" + lines(line("one"), line("two")).replace(b"\n", b"\n\n"),
+    ],
+    ids=["crlf", "no last end", "mark of UTF-8", "blank lines"],
+)
+def test_lines_end_as_editors_end_them(edge: Served, content: bytes):
+    assert create(edge, content).status == 200
+    assert [ask.reference for ask in edge.jobs.last.asks] == ["one", "two"]
+
+
 def test_a_batch_ends_with_a_file_of_answers_and_one_of_errors(edge: Served):
     id = JobId(create(edge, lines(line("one"), line("two"), line("three"))).json()["id"])
     edge.jobs.outcomes[id] = {
@@ -153,6 +169,8 @@ def test_a_batch_is_cancelled(edge: Served):
         (b"\n \n", "no requests"),
         (b"no json\n", "line 1 "),
         (lines(line()) + b"[]\n", "line 2 "),
+        (lines(line()) + b"\n" * 200_000, "more than 100000 lines"),
+        (lines(*[line(f"{number}") for number in range(50_001)]), "more than 50000 requests"),
         (lines(line("")), "custom_id"),
         (lines(line(), line()), "line 2 .*before"),
         (lines(line(method="GET")), "POST"),
@@ -198,7 +216,15 @@ def test_batches_are_listed_in_pages_the_newest_first(edge: Served):
     second = edge.fetch("GET", f"/v1/batches?limit=2&after={first['last_id']}").json()
     assert ([each["id"] for each in second["data"]], second["has_more"]) == ([ids[0]], False)
     assert edge.fetch("GET", f"/v1/batches?after={ids[0]}").json()["data"] == []
-    assert edge.fetch("GET", "/v1/batches?limit=0").status == 400
+    for limit in ("0", "-1", "1.5", "10001", "9" * 5000, "%EF%BC%95"):
+        assert edge.fetch("GET", f"/v1/batches?limit={limit}").status == 400, limit
+
+
+def test_batches_beyond_the_page_are_not_counted(edge: Served):
+    ids = [create(edge, lines(line())).json()["id"] for _ in range(5)]
+    edge.jobs.counted.clear()
+    edge.fetch("GET", "/v1/batches?limit=2")
+    assert edge.jobs.counted == [ids[4], ids[3]]
 
 
 def test_a_job_of_the_other_api_is_no_batch(edge: Served):

@@ -336,6 +336,15 @@ async def test_accounts_take_turns(make: Make):
 
 
 @virtual
+async def test_a_submit_that_is_sent_again_is_its_job_also_where_that_has_used_up_the_bound(make: Make):
+    stand = make(most=0, max_items=10)
+    job = stand.submit(8, key="k")
+    assert stand.submit(8, key="k").id == job.id
+    with pytest.raises(errors.Busy):
+        stand.submit(8, key="another")
+
+
+@virtual
 async def test_an_account_has_a_bound_and_gets_its_place_back(make: Make):
     stand = make(most=0, max_items=10)
     job = stand.submit(8)

@@ -1,6 +1,7 @@
 """A desk for jobs in memory: it accepts, and its items end when a test says so."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from fornada.core.errors import Conflict, FornadaError, UnknownJob
 from fornada.core.jobs import ENDED, Job, JobId, Order, Outcome, Result, Status
@@ -15,6 +16,7 @@ class FakeJobs:
         self.jobs: dict[JobId, Job] = {}
         self.outcomes: dict[JobId, dict[int, Outcome]] = {}
         self.refusal: FornadaError | None = None
+        self.counted: list[JobId] = []
 
     def submit(self, order: Order) -> Job:
         if self.refusal is not None:
@@ -52,6 +54,10 @@ class FakeJobs:
 
     def statuses(self, job: Job) -> Sequence[Status]:
         return [result.status for result in self.results(job)]
+
+    def counts(self, job: Job) -> Mapping[Status, int]:
+        self.counted.append(job.id)
+        return Counter(self.statuses(job))
 
     def results(self, job: Job) -> Iterator[Result]:
         outcomes = self.outcomes[job.id]

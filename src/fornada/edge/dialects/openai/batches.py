@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ from fornada.core.ports import CatalogPort
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Parameter, Reply, Route, json_reply
 from fornada.edge.dialects.openai.batch_output import KIND, errors_id, output_id
+from fornada.edge.dialects.openai.jsonl import lines_of
 from fornada.edge.dialects.openai.pages import PAGE, page_of
 from fornada.edge.idempotency import idempotency_key
 from fornada.edge.json_bodies import fields_of, value_of
@@ -132,11 +133,14 @@ class _Desk:
         file = self._files.get(FileId(asked.input_file_id), account)
         if file.purpose != "batch":
             raise BadRequest(f"'input_file_id': the purpose of {file.id} is {file.purpose}, it must be batch")
-        content = b"".join([piece async for piece in self._files.content(file)])
-        asks = list(_asks(content, asked.endpoint, _Models(self._catalog, account, call.facts.caller.models)))
         note = {"endpoint": asked.endpoint, "input": file.id, "window": asked.completion_window, "metadata": asked.metadata}
         target = f"/client/v4/accounts/{quote(account, safe='')}/ai{asked.endpoint}"
         webhook = webhook_of(asked.options)
+        expires_s = _window_s(asked.completion_window)
+        digest = hashlib.sha256(msgspec.json.encode([target, note, webhook]))
+        lines = lines_of(_told(self._files.content(file), digest.update))
+        known = _Models(self._catalog, account, call.facts.caller.models)
+        asks = [ask async for ask in _asks(lines, asked.endpoint, known)]
         models = {ask.model for ask in asks}
         order = Order(
             account=account,
@@ -144,19 +148,18 @@ class _Desk:
             target=target,
             model=next(iter(models)) if len(models) == 1 else f"{len(models)} models",
             asks=asks,
-            expires_s=_window_s(asked.completion_window),
+            expires_s=expires_s,
             key=idempotency_key(call.facts),
             webhook=webhook,
             caller=call.facts.caller.key,
-            digest=hashlib.sha256(msgspec.json.encode([target, note, webhook]) + content).hexdigest(),
+            digest=digest.hexdigest(),
             note=msgspec.json.encode(note).decode(),
             prefix="batch_",
         )
         return json_reply(self._shown(self._jobs.submit(order)))
 
     async def all(self, call: Call) -> Reply:
-        found = [self._shown(job) for job in self._jobs.all(account_of(call.account), KIND)]
-        return json_reply(page_of(found, call))
+        return json_reply(await page_of(self._jobs.all(account_of(call.account), KIND), call, self._shown))
 
     async def one(self, call: Call) -> Reply:
         return json_reply(self._shown(self._job(call)))
@@ -172,8 +175,8 @@ class _Desk:
         return job
 
     def _shown(self, job: Job) -> dict[str, Any]:
-        statuses = self._jobs.statuses(job)
-        completed, failed = statuses.count(Status.COMPLETED), statuses.count(Status.FAILED)
+        counts = self._jobs.counts(job)
+        completed, failed = counts.get(Status.COMPLETED, 0), counts.get(Status.FAILED, 0)
         ended = int(job.ended) or None
         note = msgspec.json.decode(job.note)
         return {
@@ -243,20 +246,32 @@ def _window_s(text: str) -> float:
     return window_s
 
 
-def _asks(content: bytes, endpoint: str, models: _Models) -> Iterator[Ask]:
+async def _told(pieces: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> AsyncIterator[bytes]:
+    """The same pieces, each of which `tell` gets as well."""
+    async for piece in pieces:
+        tell(piece)
+        yield piece
+
+
+async def _asks(lines: AsyncIterator[bytes], endpoint: str, models: _Models) -> AsyncIterator[Ask]:
     """Raises BadRequest, which names the line."""
     seen: set[str] = set()
-    for number, line in enumerate(content.splitlines(), 1):
+    number = 0
+    async for line in lines:
+        number += 1
+        # Blank ones are no requests, but somebody has to look at them.
+        if number > 2 * MOST_LINES:
+            raise BadRequest(f"the file holds more than {2 * MOST_LINES} lines")
         if not line.strip():
             continue
+        if len(seen) >= MOST_LINES:
+            raise BadRequest(f"the file holds more than {MOST_LINES} requests")
         try:
             ask = _ask(line, endpoint, models)
         except FornadaError as refusal:
             raise BadRequest(f"line {number} of the file: {refusal.message}") from None
         if ask.reference in seen:
             raise BadRequest(f"line {number} of the file: its 'custom_id' has come before")
-        if len(seen) >= MOST_LINES:
-            raise BadRequest(f"the file holds more than {MOST_LINES} requests")
         seen.add(ask.reference or "")
         yield ask
     if not seen:

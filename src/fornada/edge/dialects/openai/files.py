@@ -120,13 +120,13 @@ class _Shelf:
 
     async def all(self, call: Call) -> Reply:
         purpose = call.query.get("purpose")
-        found = [shown(file) for file in self._files.all(account_of(call.account)) if purpose in (None, "", file.purpose)]
-        return json_reply(page_of(found, call))
+        found = [file for file in self._files.all(account_of(call.account)) if purpose in (None, "", file.purpose)]
+        return json_reply(await page_of(found, call, shown))
 
     async def one(self, call: Call) -> Reply:
         output = parse_output(call.parameters["id"])
         if output is not None:
-            return json_reply(output_file(self._jobs, output, call.account))
+            return json_reply(await output_file(self._jobs, output, call.account))
         return json_reply(shown(self._found(call)))
 
     async def content(self, call: Call) -> Reply:

@@ -1,7 +1,9 @@
 """Lists in pages, as OpenAI's clients walk through them: `limit` of them after the one whose id is `after`."""
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from fornada.core.errors import BadRequest
 from fornada.edge.calls import Call, Parameter
@@ -13,19 +15,37 @@ PAGE = (
 )
 
 
-def page_of(found: Sequence[dict[str, Any]], call: Call) -> dict[str, Any]:
-    """Raises BadRequest for a limit that is none. After an id that isn't there, nothing comes."""
+_LIMIT = re.compile(r"[1-9][0-9]{0,5}\Z")
+
+
+class Named(Protocol):
+    """Whatever has an id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Thing = TypeVar("Thing", bound=Named)
+
+
+async def page_of(found: Sequence[Thing], call: Call, shown: Callable[[Thing], dict[str, Any]]) -> dict[str, Any]:
+    """Those of the page alone are `shown`, and others get their turn between two of them: each may have 50,000 items to be counted. Raises
+    BadRequest for a limit that is none. After an id that isn't there, nothing comes."""
     after, text = call.query.get("after", ""), call.query.get("limit", "") or str(USUAL)
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+    if not _LIMIT.match(text) or int(text) > MOST:
         raise BadRequest(f"'limit' must be a number from 1 to {MOST}")
     begin = 0
     if after:
-        begin = next((place + 1 for place, each in enumerate(found) if each["id"] == after), len(found))
+        begin = next((place + 1 for place, each in enumerate(found) if each.id == after), len(found))
     page = found[begin : begin + int(text)]
-    ids = [each["id"] for each in page]
+    data = []
+    for each in page:
+        data.append(shown(each))
+        await asyncio.sleep(0)
+    ids = [each.id for each in page]
     return {
         "object": "list",
-        "data": page,
+        "data": data,
         "first_id": ids[0] if ids else None,
         "last_id": ids[-1] if ids else None,
         "has_more": begin + len(page) < len(found),
