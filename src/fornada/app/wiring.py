@@ -178,6 +178,7 @@ class Node:
             jobs=self._jobs,
             files=self._files,
             finetunes=self._finetunes,
+            responses=self._store,
             usage=self._usage,
             settings=settings.server,
             body_bytes=_share(settings.server.max_buffered),

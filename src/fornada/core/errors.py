@@ -11,6 +11,7 @@
     │   ├── FinetuneIncomplete 3039  a file of the adapter is missing
     │   ├── TooManyFinetunes   5015  the account has as many as it may
     │   ├── LoraUnsupported    5005  the model's engine applies no adapters
+    │   ├── UnknownResponse    5017
     │   ├── UnknownRoute       7000
     │   ├── MethodNotAllowed   7001
     │   ├── TooLarge           3006  names the limit
@@ -116,6 +117,12 @@ class LoraUnsupported(CallerFault):
     """The model applies no adapters."""
 
     code = 5005
+
+
+class UnknownResponse(CallerFault):
+    """No response of that id, or somebody else's, or one that wasn't stored or has been forgotten."""
+
+    code = 5017
 
 
 class UnknownRoute(CallerFault):

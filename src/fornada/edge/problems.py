@@ -49,6 +49,7 @@ STATUS: dict[type[FornadaError], int] = {
     errors.FinetuneIncomplete: 400,
     errors.TooManyFinetunes: 409,
     errors.LoraUnsupported: 405,
+    errors.UnknownResponse: 404,
     errors.UnknownRoute: 400,
     errors.MethodNotAllowed: 405,
     errors.TooLarge: 413,

@@ -192,7 +192,21 @@ CREATE TABLE finetunes (
 CREATE INDEX finetunes_by_account ON finetunes (account, name);
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS, PROOFS, FINETUNES)
+RESPONSES = """
+CREATE TABLE responses (
+    id TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    created REAL NOT NULL,          -- seconds since 1970
+    size INTEGER NOT NULL,          -- bytes of the last three
+    body BLOB NOT NULL,
+    input BLOB NOT NULL,
+    turns BLOB NOT NULL
+) STRICT;
+CREATE INDEX responses_by_account ON responses (account, created, size);
+CREATE INDEX responses_by_time ON responses (created);
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS, PROOFS, FINETUNES, RESPONSES)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -15,13 +15,14 @@ from fornada.store.hooks import HookRows
 from fornada.store.jobs import JobRows
 from fornada.store.keys import SqliteKeys
 from fornada.store.proofs import ProofRows
+from fornada.store.responses import ResponseRows
 from fornada.store.unusable import StoreUnusable
 from fornada.store.usage import UsageRows
 
 __all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 
-class SqliteStore(FinetuneRows, HookRows, FileRows, JobRows, ProofRows, SqliteKeys, UsageRows):
+class SqliteStore(FileRows, FinetuneRows, HookRows, JobRows, ProofRows, ResponseRows, SqliteKeys, UsageRows):
     """The store in the file `path`, whose folder must exist."""
 
     def entries(self) -> list[Entry]:

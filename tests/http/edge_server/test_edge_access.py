@@ -45,6 +45,10 @@ MAY = {
             f"POST {base}/chat/completions",
             f"POST {base}/completions",
             f"POST {base}/embeddings",
+            f"POST {base}/responses",
+            f"GET {base}/responses/{{id}}",
+            f"DELETE {base}/responses/{{id}}",
+            f"GET {base}/responses/{{id}}/input_items",
             f"POST {base}/audio/transcriptions",
             f"GET {base}/models",
             f"GET {base}/models/{{id:path}}",
@@ -85,7 +89,7 @@ MAY = {
 }
 """Method and pattern of a route -> the least role that a key for it has."""
 PRIVATE = {row for row in MAY if MODEL in row or row == "GET /v1/models/{id:path}"} | {
-    f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings")
+    f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses")
 }
 """Routes that name a model, which the table's requests do with one that is its account's alone."""
 NAMES = {"account": "mine", "model": "@test/mine", "name": "@test/mine", "id": "@test/mine", "device": "cuda:0", "key": "-"}

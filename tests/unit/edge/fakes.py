@@ -27,6 +27,7 @@ from tests.bounds import bound
 from tests.unit.edge.fake_files import FakeFiles
 from tests.unit.edge.fake_finetunes import FakeFinetunes
 from tests.unit.edge.fake_jobs import FakeJobs
+from tests.unit.edge.fake_responses import FakeResponses
 
 LOCAL = AccountId("local")
 
@@ -308,6 +309,7 @@ class Edge:
         self.jobs = FakeJobs()
         self.files = FakeFiles()
         self.finetunes = FakeFinetunes()
+        self.responses = FakeResponses()
         self.catalog.add("@test/a")
         self._settings = settings or ServerSettings()
         self._keyring = keyring
@@ -330,6 +332,7 @@ class Edge:
             jobs=self.jobs,
             files=self.files,
             finetunes=self.finetunes,
+            responses=self.responses,
             settings=self._settings,
             body_bytes=self._body_bytes,
             keyring=self._keyring,

@@ -12,6 +12,7 @@ from fornada.core.files import FilesPort
 from fornada.core.finetunes import FinetunesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
+from fornada.core.responses import ResponseStore
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
@@ -55,6 +56,7 @@ class Server:
         jobs: JobsPort,
         files: FilesPort,
         finetunes: FinetunesPort,
+        responses: ResponseStore,
         usage: UsagePort | None = None,
         settings: ServerSettings,
         body_bytes: int = BODY_BYTES,
@@ -81,6 +83,9 @@ class Server:
             run,
             *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits) for door in openai.DOORS],
             binding.BindingDoor(run),
+            openai.ResponsesDoor(
+                inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
+            ),
         )
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
@@ -88,7 +93,7 @@ class Server:
         routes: list[Route] = [
             *of_workers_ai,
             *binding.routes(of_workers_ai),
-            *openai.routes(catalog=catalog, files=files, jobs=jobs),
+            *openai.routes(catalog=catalog, files=files, jobs=jobs, responses=responses, clock=self._clock),
         ]
         self._routes: tuple[Route, ...] = (
             *routes,

@@ -24,7 +24,7 @@ from fornada.edge.json_bodies import fields_of, value_of
 from fornada.edge.platform_options import webhook_of
 from fornada.edge.problems import Style
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 MOST_LINES = 50_000
 LONGEST_ID = 512
 MOST_METADATA, LONGEST_NAME, LONGEST_VALUE = 16, 64, 512

@@ -7,7 +7,8 @@ from fornada.core.files import FilesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.keys import Role
 from fornada.core.names import parse_reference
-from fornada.core.ports import CatalogPort, Entry
+from fornada.core.ports import CatalogPort, Clock, Entry
+from fornada.core.responses import ResponseStore
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.catalog_entries import author_of
@@ -15,10 +16,18 @@ from fornada.edge.dialects.openai.batches import batch_routes
 from fornada.edge.dialects.openai.descriptions import CHAT, COMPLETE, TRANSCRIBE
 from fornada.edge.dialects.openai.embeddings import EMBED
 from fornada.edge.dialects.openai.files import file_routes
+from fornada.edge.dialects.openai.responses.descriptions import RESPOND
+from fornada.edge.dialects.openai.responses.kept import response_routes
 from fornada.edge.problems import Style
 
 _BASES = ("/v1", "/client/v4/accounts/{account}/ai/v1")
-_HOT = {"/embeddings": EMBED, "/chat/completions": CHAT, "/completions": COMPLETE, "/audio/transcriptions": TRANSCRIBE}
+_HOT = {
+    "/embeddings": EMBED,
+    "/chat/completions": CHAT,
+    "/completions": COMPLETE,
+    "/audio/transcriptions": TRANSCRIBE,
+    "/responses": RESPOND,
+}
 _MODEL: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -36,7 +45,7 @@ _MODELS = {
 }
 
 
-def routes(*, catalog: CatalogPort, files: FilesPort, jobs: JobsPort) -> list[Route]:
+def routes(*, catalog: CatalogPort, files: FilesPort, jobs: JobsPort, responses: ResponseStore, clock: Clock) -> list[Route]:
     """All routes of the dialect, the hot ones as descriptions."""
     lists = _Models(catalog)
     found: list[Route] = []
@@ -56,6 +65,7 @@ def routes(*, catalog: CatalogPort, files: FilesPort, jobs: JobsPort) -> list[Ro
             ),
             *file_routes(base, suffix, files=files, jobs=jobs),
             *batch_routes(base, suffix, files=files, jobs=jobs, catalog=catalog),
+            *response_routes(base, suffix, responses=responses, clock=clock),
         ]
     return found
 

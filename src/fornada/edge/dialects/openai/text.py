@@ -11,7 +11,7 @@ from fornada.edge.dialects.openai.text_request import model_of, read_chat, read_
 from fornada.edge.json_bodies import fields_of
 from fornada.edge.problems import is_refusal_of_model, is_success, model_refusal
 from fornada.edge.text_generation import ChatStream, Identity, TextStream, chat_completion, identity, text_completion
-from fornada.edge.text_sink import FAULTS, TextSink, refusal_of
+from fornada.edge.text_sink import FAULTS, Form, TextSink, refusal_of
 
 
 class ChatDoor(OpenaiDoor):
@@ -87,7 +87,7 @@ class NoObject:
 
     __slots__ = ("_exchange", "_form")
 
-    def __init__(self, exchange: Exchange, form: ChatForm) -> None:
+    def __init__(self, exchange: Exchange, form: Form) -> None:
         self._exchange = exchange
         self._form = form
 

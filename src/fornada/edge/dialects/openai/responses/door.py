@@ -1,0 +1,112 @@
+"""`POST /v1/responses`."""
+
+from typing import Any
+
+import msgspec
+
+from fornada.core.errors import BadRequest, FornadaError
+from fornada.core.names import AccountId
+from fornada.core.ports import CatalogPort, Clock, InferencePort
+from fornada.core.requests import AnswerHead, Sink
+from fornada.core.responses import KeptResponse, ResponseStore
+from fornada.edge.calls import Exchange
+from fornada.edge.chat_turns import Message, Turns, text_part
+from fornada.edge.dialects.openai.door import OpenaiDoor
+from fornada.edge.dialects.openai.responses.kept import KEPT_S, MOST, MOST_BYTES
+from fornada.edge.dialects.openai.responses.object import ResponseEvents, frame_of
+from fornada.edge.dialects.openai.responses.request import ResponseRequest, read_response
+from fornada.edge.dialects.openai.responses.schema import BODY
+from fornada.edge.dialects.openai.text import NoObject
+from fornada.edge.dialects.openai.text_request import model_of
+from fornada.edge.limits import Limits
+from fornada.edge.text_generation import Identity, identity
+from fornada.edge.text_named import NamedSink
+from fornada.edge.validation import Contracts
+
+
+class ResponsesDoor(OpenaiDoor):
+    """The hot route of responses."""
+
+    route = "responses"
+    task = "text-generation"
+    makes = "no text"
+
+    def __init__(
+        self,
+        *,
+        inference: InferencePort,
+        catalog: CatalogPort,
+        contracts: Contracts,
+        clock: Clock,
+        limits: Limits,
+        responses: ResponseStore,
+    ) -> None:
+        super().__init__(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
+        self._responses = responses
+
+    def ask(self, exchange: Exchange, account: AccountId) -> None:
+        fields = BODY.fields(exchange.body())
+        name = model_of(fields)
+        resolved, contract = self.model(exchange, name, account)
+        known = identity("chatcmpl", exchange.trace_id, self._clock.wall(), name)
+        key = known.id.rpartition("-")[2]
+
+        def earlier(id: str) -> list[Message]:
+            found = self._responses.response(id, account, since=self._clock.wall() - KEPT_S)
+            if found is None:
+                raise BadRequest(f"'previous_response_id': no such response '{id[:64]}': it wasn't stored, or has been forgotten")
+            turns: list[Message] = msgspec.json.decode(found.turns)
+            return turns
+
+        asked = read_response(fields, contract, f"msg_{key}", earlier)
+        form = ResponseForm(known, asked, account, self._responses)
+        sink = NamedSink(exchange, form, stream=asked.stream)
+        self._invoker.run(exchange, sink, resolved, account, (asked.body,), stream=asked.stream, reject_if_busy=asked.reject_if_busy)
+
+
+class ResponseForm:
+    """A response and its events."""
+
+    __slots__ = ("_account", "_asked", "_responses", "identity")
+
+    def __init__(self, identity: Identity, asked: ResponseRequest, account: AccountId, responses: ResponseStore) -> None:
+        self.identity = identity
+        self._asked = asked
+        self._account = account
+        self._responses = responses
+
+    def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
+        events = self.events()
+        events.item(body)
+        events.end(head.usage)
+        return (msgspec.json.encode({**events.response, **({"nonfinite": True} if head.nonfinite else {})}),)
+
+    def events(self) -> ResponseEvents:
+        asked = self._asked
+        id = f"resp_{self.identity.id.rpartition('-')[2]}"
+        frame = frame_of(asked.given, id=id, created=self.identity.created, store=asked.store)
+        return ResponseEvents(frame, self.identity, kept=self._keep)
+
+    def lines(self, head: AnswerHead) -> bytes:
+        return b""
+
+    def other(self, exchange: Exchange) -> Sink:
+        return NoObject(exchange, self)
+
+    def _keep(self, response: dict[str, Any]) -> None:
+        if not response["store"]:
+            return
+        turns = Turns(self._asked.turns)
+        for item in response["output"]:
+            if item["type"] == "message":
+                turns.say("assistant", [text_part(part["text"]) for part in item["content"]])
+            elif item["type"] == "function_call":
+                turns.call(item["call_id"], item["name"], item["arguments"])
+        encode = msgspec.json.encode
+        created = float(self.identity.created)
+        kept = KeptResponse(response["id"], self._account, created, encode(response), encode(self._asked.input), encode(turns.messages))
+        try:
+            self._responses.keep_response(kept, since=created - KEPT_S, most=MOST, most_bytes=MOST_BYTES)
+        except FornadaError:
+            # A full disk must not cost the caller his answer: it says itself that it isn't kept.
+            response["store"] = False
