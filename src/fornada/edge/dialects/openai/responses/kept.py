@@ -1,6 +1,6 @@
 """Responses that are kept: `GET` and `DELETE /v1/responses/{id}`, and the items that one was asked with."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -53,6 +53,13 @@ def response_routes(base: str, suffix: str, *, responses: ResponseStore, clock: 
     ]
 
 
+class _Item(NamedTuple):
+    """One of a response's input."""
+
+    id: str
+    shown: dict[str, Any]
+
+
 class _Desk:
     """Handlers."""
 
@@ -70,11 +77,12 @@ class _Desk:
         return json_reply({"id": id, "object": "response", "deleted": True})
 
     async def items(self, call: Call) -> Reply:
-        found: list[dict[str, Any]] = msgspec.json.decode(self._found(call).input)
+        given = msgspec.json.decode(self._found(call).input, type=list[dict[str, Any]])
+        found = [_Item(item["id"], item) for item in given]
         order = call.query.get("order") or "desc"
         if order not in ("asc", "desc"):
             raise BadRequest("'order' must be asc or desc")
-        return json_reply(page_of(found if order == "asc" else found[::-1], call))
+        return json_reply(await page_of(found if order == "asc" else found[::-1], call, lambda each: each.shown))
 
     def _found(self, call: Call) -> KeptResponse:
         id = call.parameters["id"]
