@@ -16,12 +16,12 @@ from fornada.core.names import AccountId, Instant
 from fornada.core.ports import Resolved
 from fornada.core.requests import InferenceRequest
 from fornada.edge.calls import Exchange, Operation
-from fornada.edge.dialects.openai.door import OpenaiDoor
 from fornada.edge.dialects.openai.in_turn import InTurn
 from fornada.edge.dialects.openai.vectors import VectorsSink
 from fornada.edge.invoke import JSON, invoke_head
 from fornada.edge.json_bodies import broken, fields_of
 from fornada.edge.platform_options import read_options
+from fornada.edge.v1_door import V1Door
 
 MOST_INPUTS = 2048
 MOST_A_RUN = 100
@@ -83,7 +83,7 @@ EMBED = Operation(
 )
 
 
-class EmbeddingsDoor(OpenaiDoor):
+class EmbeddingsDoor(V1Door):
     """The hot route of embeddings."""
 
     route = "embeddings"

@@ -1,20 +1,17 @@
 """`POST /v1/chat/completions` and `POST /v1/completions`: models that generate text, in OpenAI's words."""
 
-import msgspec
-
-from fornada.core.errors import FornadaError, ModelRaised
 from fornada.core.names import AccountId
 from fornada.core.requests import AnswerHead, Sink
-from fornada.edge.calls import JSON_TYPE, Exchange
-from fornada.edge.dialects.openai.door import OpenaiDoor
-from fornada.edge.dialects.openai.text_request import model_of, read_chat, read_text
+from fornada.edge.calls import Exchange
+from fornada.edge.dialects.openai.text_request import read_chat, read_text
 from fornada.edge.json_bodies import fields_of
-from fornada.edge.problems import is_refusal_of_model, is_success, model_refusal
 from fornada.edge.text_generation import ChatStream, Identity, TextStream, chat_completion, identity, text_completion
-from fornada.edge.text_sink import FAULTS, Form, TextSink, refusal_of
+from fornada.edge.text_other import NoObject
+from fornada.edge.text_sink import TextSink
+from fornada.edge.v1_door import V1Door, model_of
 
 
-class ChatDoor(OpenaiDoor):
+class ChatDoor(V1Door):
     """The hot route of conversations."""
 
     route = "chat/completions"
@@ -31,7 +28,7 @@ class ChatDoor(OpenaiDoor):
         self._invoker.run(exchange, sink, resolved, account, (asked.body,), stream=asked.stream, reject_if_busy=asked.reject_if_busy)
 
 
-class CompletionsDoor(OpenaiDoor):
+class CompletionsDoor(V1Door):
     """The hot route of texts."""
 
     route = "completions"
@@ -80,48 +77,6 @@ class TextForm(ChatForm):
 
     def events(self) -> TextStream:
         return TextStream(self.identity, include_usage=self._include_usage)
-
-
-class NoObject:
-    """Who is told of an answer with a media type or a status of the model's own: plain text is text, a refusal is a refusal."""
-
-    __slots__ = ("_exchange", "_form")
-
-    def __init__(self, exchange: Exchange, form: Form) -> None:
-        self._exchange = exchange
-        self._form = form
-
-    def answer(self, head: AnswerHead, body: bytes | memoryview) -> None:
-        exchange = self._exchange
-        if is_refusal_of_model(head.http_status):
-            exchange.reply(head.http_status, JSON_TYPE, (model_refusal(head.http_status, head.message),), head.run_s)
-            return
-        text: bytes | memoryview
-        if is_success(head.http_status) and head.type.startswith("text/"):
-            text = msgspec.json.encode(bytes(body).decode(errors="replace"))
-        elif is_success(head.http_status) and head.type == "application/json":
-            text = body
-        else:
-            exchange.fail(ModelRaised(f"the model answered with {head.type[:100]}, which is no text"), from_model=True)
-            return
-        try:
-            parts = self._form.whole(text, head)
-        except FAULTS as error:
-            exchange.fail(refusal_of(error), from_model=True)
-            return
-        exchange.reply(200, JSON_TYPE, parts, head.run_s)
-
-    def refuse(self, error: FornadaError) -> None:
-        self._exchange.fail(error, from_model=True)
-
-    def stream_begins(self, head: AnswerHead) -> None:
-        self._exchange.give_up(ModelRaised(f"the model streams {head.type[:100]}, which is no text"))
-
-    def item(self, data: bytes) -> None:
-        pass  # it was refused when it began
-
-    def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
-        pass
 
 
 def _told_nonfinite(body: bytes, head: AnswerHead) -> tuple[bytes, ...]:

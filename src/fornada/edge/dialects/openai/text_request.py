@@ -37,14 +37,6 @@ class TextRequest(NamedTuple):
     reject_if_busy: bool
 
 
-def model_of(fields: Fields) -> str:
-    """The model that the body names. Raises BadRequest."""
-    name = value_of(fields["model"]) if "model" in fields else None
-    if not isinstance(name, str) or not name:
-        raise BadRequest("missing the field 'model'" if name is None else "'model' must be the name of a model")
-    return name
-
-
 def read_chat(fields: Fields, contract: Contract) -> TextRequest:
     """A conversation. Raises BadRequest with the field's name."""
     options = _prepared(fields)

@@ -8,11 +8,11 @@ from fornada.core.errors import BadRequest, FornadaError, ModelRaised
 from fornada.core.names import AccountId
 from fornada.core.requests import AnswerHead
 from fornada.edge.calls import JSON_TYPE, Exchange
-from fornada.edge.dialects.openai.door import OpenaiDoor
 from fornada.edge.dialects.openai.transcripts import FORMATS, PLAIN, Transcript, read_transcript, shown
 from fornada.edge.event_stream import EVENT_STREAM_LINES, json_event
 from fornada.edge.multipart import Field, read_multipart
 from fornada.edge.problems import is_refusal_of_model, model_refusal
+from fornada.edge.v1_door import V1Door
 from fornada.edge.validation import Contract
 
 MOST = 25 * 1024 * 1024
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     stream: bool
 
 
-class TranscriptionsDoor(OpenaiDoor):
+class TranscriptionsDoor(V1Door):
     """The hot route of transcriptions."""
 
     route = "audio/transcriptions"

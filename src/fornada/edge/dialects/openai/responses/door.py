@@ -11,20 +11,19 @@ from fornada.core.requests import AnswerHead, Sink
 from fornada.core.responses import KeptResponse, ResponseStore
 from fornada.edge.calls import Exchange
 from fornada.edge.chat_turns import Message, Turns, text_part
-from fornada.edge.dialects.openai.door import OpenaiDoor
 from fornada.edge.dialects.openai.responses.kept import KEPT_S, MOST, MOST_BYTES
 from fornada.edge.dialects.openai.responses.object import ResponseEvents, frame_of
 from fornada.edge.dialects.openai.responses.request import ResponseRequest, read_response
 from fornada.edge.dialects.openai.responses.schema import BODY
-from fornada.edge.dialects.openai.text import NoObject
-from fornada.edge.dialects.openai.text_request import model_of
 from fornada.edge.limits import Limits
 from fornada.edge.text_generation import Identity, identity
 from fornada.edge.text_named import NamedSink
+from fornada.edge.text_other import NoObject
+from fornada.edge.v1_door import V1Door, model_of
 from fornada.edge.validation import Contracts
 
 
-class ResponsesDoor(OpenaiDoor):
+class ResponsesDoor(V1Door):
     """The hot route of responses."""
 
     route = "responses"

@@ -1,4 +1,4 @@
-"""What the hot routes below /v1 have in common: two places in the URL space, and a model that the body names."""
+"""What the hot routes below /v1 have in common, whichever API they are of: two places in the URL space, and a model that the body names."""
 
 import re
 from typing import ClassVar
@@ -10,13 +10,14 @@ from fornada.core.resources import format_size
 from fornada.edge.auth import account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.invoke import Invoker
+from fornada.edge.json_bodies import Fields, value_of
 from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
 from fornada.edge.validation import Contract, Contracts
 
 
-class OpenaiDoor:
+class V1Door:
     """Base of the doors; `ask` is theirs."""
 
     route: ClassVar[str]
@@ -74,3 +75,11 @@ class OpenaiDoor:
         if resolved.spec.task != self.task:
             raise BadRequest(f"'model': {name} makes {self.makes}, its task is {resolved.spec.task}")
         return resolved, contract
+
+
+def model_of(fields: Fields) -> str:
+    """The model that the body names. Raises BadRequest."""
+    name = value_of(fields["model"]) if "model" in fields else None
+    if not isinstance(name, str) or not name:
+        raise BadRequest("missing the field 'model'" if name is None else "'model' must be the name of a model")
+    return name
