@@ -134,7 +134,7 @@ def is_refusal_of_model(status: int) -> bool:
 def message_of(error: FornadaError, style: Style, trace_id: str, *, from_model: bool = False) -> str:
     """The text of a refusal. `from_model` tells what came back from beyond the queue from what the edge found itself."""
     message = error.message
-    if style is Style.SUPERSET and not isinstance(error, errors.Busy):
+    if style is not Style.ENVELOPE and not isinstance(error, errors.Busy):
         return message
     match error:
         case errors.Busy():
@@ -158,8 +158,8 @@ def error_object(error: FornadaError, style: Style, trace_id: str, *, from_model
     if style is Style.ENVELOPE:
         return {"result": {}, "success": False, "errors": items, "messages": []}
     if style is Style.BINDING:
-        plain = message_of(error, Style.SUPERSET, trace_id, from_model=from_model)
-        return _binding(error.code, status_of(type(error), style), message, plain, trace_id)
+        long = message_of(error, Style.ENVELOPE, trace_id, from_model=from_model)
+        return _binding(error.code, status_of(type(error), style), long, message, trace_id)
     return _superset(error.code, status_of(type(error), style), message)
 
 
@@ -183,8 +183,10 @@ def _binding(code: int, status: int, message: str, description: str, trace_id: s
         "description": description,
         "httpCode": status,
         "requestId": trace_id,
+        "result": {},
         "success": False,
         "errors": [{"code": code, "message": description}],
+        "messages": [],
     }
 
 

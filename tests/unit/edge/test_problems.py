@@ -33,6 +33,9 @@ def test_bodies_are_what_clients_parse(kind: type[FornadaError], style: Style):
     assert body["success"] is False and body["result"] == {} and body["messages"] == []
     assert body["errors"] == [{"code": kind.code, "message": message_of(kind("why"), style, "id")}]
     assert "why" in body["errors"][0]["message"]
+    if style is Style.BINDING:
+        assert (body["internalCode"], body["name"], body["httpCode"]) == (kind.code, "AiError", found.status)
+        assert body["message"].startswith("AiError: ") and body["description"] == body["errors"][0]["message"]
     if style is Style.SUPERSET:
         assert body["error"]["code"] == str(kind.code) and body["error"]["param"] is None
         assert body["type"] == "error", "Anthropic's clients look there"
