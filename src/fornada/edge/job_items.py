@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from fornada.core.errors import BadRequest, FornadaError, InternalFault
+from fornada.core.errors import BadRequest, FornadaError, InternalFault, ModelRaised
 from fornada.core.jobs import ItemRequest, Outcome, Status
 from fornada.core.keys import Role
 from fornada.core.requests import Ticket
+from fornada.core.resources import format_size
 from fornada.edge.auth import Caller
 from fornada.edge.calls import Target
 from fornada.edge.headers import Facts
@@ -23,6 +24,9 @@ from fornada.edge.targets import Targets
 
 JSON = "application/json"
 _TYPE_LINE = "content-type:"
+
+ANSWER_BYTES = 192 * 1024 * 1024
+"""What pieces of an answer may come to, which are kept as one: as many as a runner may send at once."""
 
 Told = Callable[[Outcome | FornadaError], None]
 
@@ -69,6 +73,7 @@ class _Item:
         self._told = told
         self._lines = b""
         self._pieces: list[bytes] = []
+        self._size = 0
 
     def whole(self, status: int, lines: bytes, body: bytes, run_s: float) -> None:
         self._told(Outcome(_status(is_success(status)), status, _as_json(lines, body), self._request_id))
@@ -82,6 +87,11 @@ class _Item:
             self.exchange.give_up(BadRequest("an item of a job can't be streamed: leave out 'stream'"))
 
     def piece(self, data: bytes, count: int) -> None:
+        self._size += len(data)
+        if self._size > ANSWER_BYTES:
+            self._pieces.clear()
+            self.exchange.give_up(ModelRaised(f"the answer takes more than {format_size(ANSWER_BYTES)}, which is the most for a job's"))
+            return
         self._pieces.append(data)
         self.exchange.taken(count)
 

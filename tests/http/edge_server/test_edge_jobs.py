@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from fornada.core.errors import BadRequest, Busy, DiskFull
+from fornada.core.errors import BadRequest, Busy, DiskFull, ModelRaised
 from fornada.core.jobs import ItemRequest, JobId, Outcome, Status
 from fornada.core.keys import KeyId
 from fornada.core.names import AccountId
 from fornada.core.requests import AnswerHead, Priority
-from tests.harness.client import Response
+from fornada.edge.job_items import ANSWER_BYTES
+from tests.harness.client import Closed, Response
+from tests.harness.waiting import until
 from tests.http.edge_server.conftest import RUN, Served
 from tests.unit.edge.fakes import Submitted
 
@@ -108,6 +110,36 @@ def test_a_job_that_was_stopped_still_tells_what_it_had_answered(edge: Served, s
     edge.jobs.become(id, status)
     found = edge.fetch("POST", A, payload={"request_id": id}).result
     assert (found["status"], [each["id"] for each in found["responses"]]) == (status, [1])
+
+
+@pytest.mark.parametrize("status", [Status.COMPLETED, Status.CANCELLED])
+def test_answers_of_any_length_come_as_they_are_taken(edge: Served, status: Status):
+    id = accepted(edge, *[{"n": number} for number in range(300)])
+    large = b'{"result":"%b","success":true}' % (b"x" * 100_000)
+    edge.jobs.outcomes[id] = {number: Outcome(Status.COMPLETED, 200, large, "r") for number in range(300)}
+    edge.jobs.become(id, status)
+    with edge.connect(receive_buffer=4096) as connection:
+        connection.send_request("POST", A, json.dumps({"request_id": id}).encode())
+        until(lambda: edge.jobs.read > 1, within_s=5, what="it is being read")
+        edge.tell(lambda: None)
+        answered = edge.fetch("POST", A, payload={"n": 1})  # others are served meanwhile
+        assert answered.status == 200 and edge.jobs.read < 250, "it is read as a whole, however slowly it is taken"
+        found = connection.read_response(of="POST").result
+    assert [each["id"] for each in found["responses"]] == list(range(300))
+    assert all(len(each["result"]) == 100_000 for each in found["responses"]) and "usage" in found
+
+
+def test_an_answer_of_a_job_that_is_forgotten_meanwhile_does_not_pass_for_the_whole(edge: Served):
+    id = accepted(edge, *[{"n": number} for number in range(300)])
+    large = b'{"result":"%b","success":true}' % (b"x" * 100_000)
+    edge.jobs.outcomes[id] = {number: Outcome(Status.COMPLETED, 200, large, "r") for number in range(300)}
+    edge.jobs.become(id, Status.COMPLETED)
+    with edge.connect(receive_buffer=4096) as connection:
+        connection.send_request("POST", A, json.dumps({"request_id": id}).encode())
+        until(lambda: edge.jobs.read > 1, within_s=5, what="it is being read")
+        edge.tell(lambda: edge.jobs.jobs.pop(id))
+        with pytest.raises(Closed):
+            connection.read_response(of="POST")
 
 
 def test_somebody_elses_job_is_no_job(edge: Served):
@@ -227,6 +259,36 @@ def test_an_item_can_not_stream_and_its_work_ends(edge: Served):
     edge.inference.behaviour = stream
     (error,) = ask(edge, b'{"stream": true}')
     assert isinstance(error, BadRequest) and "stream" in error.message
+    assert edge.inference.last.left
+
+
+@pytest.mark.parametrize(
+    ("body", "target"),
+    [
+        (b'{"request_id": "%b"}', A),
+        (b'{"request_id": "%b", "options": {"queueRequest": true}}', A),
+        (b'{"requests": [{}], "options": {"queueRequest": true}}', A),
+        (b'{"model": "@test/a", "input": {"request_id": "%b"}}', RUN.rstrip("/")),
+        (b'{"model": "@test/a", "input": {"requests": [{}]}, "options": {"queueRequest": true}}', RUN.rstrip("/")),
+    ],
+)
+def test_an_item_can_neither_be_a_job_nor_ask_for_one(edge: Served, body: bytes, target: str):
+    id = accepted(edge, {"n": 1})
+    (error,) = ask(edge, body.replace(b"%b", id.encode()), target=target)
+    assert isinstance(error, BadRequest) and "job" in error.message
+    assert len(edge.jobs.orders) == 1
+
+
+def test_an_answer_in_pieces_has_a_bound(edge: Served):
+    def stream(submitted: Submitted) -> None:
+        submitted.sink.stream_begins(AnswerHead(type="text/plain"))
+        for _ in range(ANSWER_BYTES // len(piece) + 1):
+            submitted.sink.item(piece)
+
+    piece = bytes(1024 * 1024)
+    edge.inference.behaviour = stream
+    (error,) = ask(edge, b"{}")
+    assert isinstance(error, ModelRaised) and "192 MiB" in error.message
     assert edge.inference.last.left
 
 

@@ -17,6 +17,8 @@ class FakeJobs:
         self.outcomes: dict[JobId, dict[int, Outcome]] = {}
         self.refusal: FornadaError | None = None
         self.counted: list[JobId] = []
+        self.read = 0
+        """Results that were given out."""
 
     def submit(self, order: Order) -> Job:
         if self.refusal is not None:
@@ -64,6 +66,7 @@ class FakeJobs:
         usual = job.status if job.status in ENDED else Status.QUEUED
         for number, ask in enumerate(self.orders[job.id].asks):
             outcome = outcomes.get(number)
+            self.read += 1
             yield Result(number, ask.reference, outcome.status if outcome else usual, outcome)
 
     def cancel(self, id: JobId, account: AccountId | None) -> Job:

@@ -6,7 +6,8 @@ with or without it                              {"request_id": "…"}           
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,6 +21,7 @@ from fornada.edge.calls import JSON_TYPE, Exchange, Target
 from fornada.edge.dialects.workers_ai.answer import CLOSE, OPEN
 from fornada.edge.idempotency import idempotency_key
 from fornada.edge.json_bodies import Fields, encode, fields_of, value_of
+from fornada.edge.long_answers import send
 from fornada.edge.platform_options import webhook_of
 
 KIND = "workers-ai"
@@ -44,12 +46,14 @@ class Queue:
         """Answers what is a submit or a poll; False: it is a request like any other. `queued`: the caller asked for the queue.
         `name`: the model as the caller spells it. Raises FornadaError."""
         fields = fields_of(body)
-        if (id := _polled(fields, queued=queued)) is not None:
-            self._tell(exchange, self.poll(id, account))
-        elif queued:
-            self._tell(exchange, (self.submit(exchange, fields, body, resolved, account, name),))
-        else:
+        id = _polled(fields, queued=queued)
+        if id is None and not queued:
             return False
+        if not exchange.facts.caller.paced:
+            # Each of 50,000 would hold all that another one holds, and that again: two short submits would fill any disk.
+            raise BadRequest("a request of a job can neither be a job nor ask for one")
+        answer = self.poll(id, account) if id is not None else (self.submit(exchange, fields, body, resolved, account, name),)
+        send(exchange, JSON_TYPE, chain((OPEN,), answer, (CLOSE,)))
         return True
 
     def submit(self, exchange: Exchange, fields: Fields, body: bytes, resolved: Resolved, account: AccountId, name: str) -> bytes:
@@ -68,21 +72,24 @@ class Queue:
         )
         return _state(self._jobs.submit(order))
 
-    def poll(self, id: JobId, account: AccountId) -> tuple[bytes, ...]:
-        """Pieces of `result`."""
+    def poll(self, id: JobId, account: AccountId) -> Iterable[bytes]:
+        """Pieces of `result`, which may be gigabytes."""
         job = self._jobs.job(id, account)
         if job.kind != KIND:
             raise UnknownJob(f"'{id}' is a job of another API")
         if job.status in (Status.QUEUED, Status.RUNNING):
             return (_state(job),)
-        usage = dict.fromkeys(_COUNTS, 0)
-        responses = b",".join(_responses(self._jobs.results(job), usage))
-        if job.status in (Status.COMPLETED, Status.FAILED):
-            return b'{"responses":[', responses, b'],"usage":', msgspec.json.encode(usage), b"}"
-        return _state(job)[:-1], b',"responses":[', responses, b'],"usage":', msgspec.json.encode(usage), b"}"
+        return self._ended(job)
 
-    def _tell(self, exchange: Exchange, result: tuple[bytes, ...]) -> None:
-        exchange.reply(200, JSON_TYPE, (OPEN, *result, CLOSE), 0.0)
+    def _ended(self, job: Job) -> Iterator[bytes]:
+        yield b"{" if job.status in (Status.COMPLETED, Status.FAILED) else _state(job)[:-1] + b","
+        yield b'"responses":['
+        usage = dict.fromkeys(_COUNTS, 0)
+        for number, response in enumerate(_responses(self._jobs.results(job), usage)):
+            yield b"," + response if number else response
+        # Forgotten meanwhile: what was there must not pass for the whole.
+        self._jobs.job(job.id, job.account)
+        yield b'],"usage":' + msgspec.json.encode(usage) + b"}"
 
 
 def request_target(target: Target, account: AccountId, name: str) -> str:
