@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornada.core.errors import BadRequest, ModelRaised
-from fornada.edge.dialects.openai.text_request import TextRequest, model_of, read_chat, read_text
+from fornada.edge.dialects.openai.text_request import TextRequest, read_chat, read_text
 from fornada.edge.dialects.openai.transcripts import FORMATS, Segment, Transcript, Word, shown
 from fornada.edge.json_bodies import fields_of
 from fornada.edge.observer import Unobserved
@@ -17,6 +17,7 @@ from fornada.edge.tasks import task_of
 from fornada.edge.text_gathered import Gathered
 from fornada.edge.text_generation import ChatStream, Identity, NativeStream, TextStream, chat_completion, native_result, text_completion
 from fornada.edge.text_sink import FAULTS
+from fornada.edge.v1_door import model_of
 from fornada.edge.validation import Contract
 
 WHO = Identity("chatcmpl-abc", 1700000000, "@test/m")
