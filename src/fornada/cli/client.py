@@ -195,6 +195,8 @@ class Answer:
     def json(self) -> Any:
         try:
             return json.loads(self.content)
+        except RecursionError:
+            raise CommandFailed("the node's answer is nested too deeply to be shown (the model's fault); curl gets it as it is") from None
         except ValueError:
             raise CommandFailed("the node's answer is no JSON although it says so (a bug in Fornada, or a proxy in between)") from None
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import mimetypes
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,10 @@ from typing import Any, NamedTuple
 import click
 
 from fornada.cli.failures import one_line
+
+
+class NoJson(ValueError):
+    """The message is half a line."""
 
 
 class Body(NamedTuple):
@@ -48,24 +53,56 @@ def read(*, text: str | None, path: str | None, pairs: Sequence[str], stdin: boo
 
 def from_json(content: bytes, where: str) -> Body:
     try:
-        value = json.loads(content)
-    except ValueError as error:
-        raise click.UsageError(f"{where} is no JSON: {one_line(str(error))}") from None
+        value = parsed(content)
+    except NoJson as error:
+        raise click.UsageError(f"{where} is no JSON: {error}") from None
     if isinstance(value, dict):
         return from_value(value)
     return Body(content, "application/json", None)
 
 
 def from_value(value: dict[str, Any]) -> Body:
-    return Body(json.dumps(value, ensure_ascii=False).encode(), "application/json", value)
+    """Raises UsageError for text that UTF-8 has no bytes for: half a pair of surrogates, or an argument in another encoding."""
+    try:
+        return Body(json.dumps(value, ensure_ascii=False).encode(), "application/json", value)
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"the input holds text that is no UTF-8 ({error.object[error.start]!a}); write it in UTF-8") from None
+
+
+def parsed(content: bytes | str) -> Any:
+    """JSON as values. Bytes may be UTF-16 and begin with a mark, as some editors write them. Raises NoJson."""
+    try:
+        return json.loads(content, parse_constant=_no_number, parse_float=_number)
+    except RecursionError:
+        raise NoJson("nested too deeply") from None
+    except ValueError as error:
+        raise NoJson(one_line(str(error))) from None
+
+
+def text_of(content: bytes, where: str) -> str:
+    """The same encodings. Raises UsageError."""
+    try:
+        return content.decode(json.detect_encoding(content))
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{where} is no UTF-8 (byte {error.start}); write it in UTF-8") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _number(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text[:20]} is too large for a number")
+    return number
 
 
 def from_bytes(content: bytes, path: str) -> Body:
     """A JSON object stays one; anything else is the model's one binary input."""
     if content[:64].lstrip()[:1] == b"{":
         try:
-            value = json.loads(content)
-        except ValueError:
+            value = parsed(content)
+        except NoJson:
             pass
         else:
             if isinstance(value, dict):
@@ -85,8 +122,8 @@ def pair(text: str) -> tuple[str, Any]:
         except UnicodeDecodeError:
             return key, base64.b64encode(content).decode("ascii")
     try:
-        return key, json.loads(value)
-    except ValueError:
+        return key, parsed(value)
+    except NoJson:
         return key, value
 
 

@@ -1,6 +1,8 @@
 """fornada batch: a file of requests handed in, how far they are, their answers, their end."""
 
+import codecs
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,56 @@ def test_submit_hands_in_a_file_and_prints_the_id(cli: Cli, node: FakeNode, tmp_
 def test_submit_reads_stdin(cli: Cli, node: FakeNode):
     node.on("POST", RUN, say(envelope({"status": "queued", "request_id": ID, "model": NAME})))
     assert json.loads(cli("batch", "submit", NAME, "-", "--json", input='{"n": 1}').stdout)["request_id"] == ID
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        codecs.BOM_UTF8 + b'{"n": "x"}\r\n{"n": "x"}',
+        codecs.BOM_UTF16_LE + '{"n": "x"}\r\n{"n": "x"}\r\n'.encode("utf-16-le"),
+        codecs.BOM_UTF8 + b'[{"n": "x"},\n {"n": "x"}]',
+    ],
+    ids=["UTF-8 with a mark", "UTF-16", "array with a mark"],
+)
+def test_submit_reads_what_editors_write(cli: Cli, node: FakeNode, tmp_path: Path, content: bytes):
+    node.on("POST", RUN, say(envelope({"status": "queued", "request_id": ID, "model": NAME})))
+    (tmp_path / "in.jsonl").write_bytes(content)
+    assert cli("batch", "submit", NAME, str(tmp_path / "in.jsonl")).exit_code == 0
+    assert node.one("POST", RUN).json == {"requests": [{"n": "x"}, {"n": "x"}]}
+
+
+@pytest.mark.parametrize("text", ["\u2028", "\u0085", "\x7f"])
+def test_a_line_ends_where_json_lines_end(cli: Cli, node: FakeNode, tmp_path: Path, text: str):
+    node.on("POST", RUN, say(envelope({"status": "queued", "request_id": ID, "model": NAME})))
+    (tmp_path / "in.jsonl").write_text(f'{{"n": "a{text}b"}}\n{{"n": 2}}\n')
+    assert cli("batch", "submit", NAME, str(tmp_path / "in.jsonl")).exit_code == 0
+    assert node.one("POST", RUN).json == {"requests": [{"n": f"a{text}b"}, {"n": 2}]}
+
+
+def test_one_request_may_have_many_lines(cli: Cli, node: FakeNode, tmp_path: Path):
+    node.on("POST", RUN, say(envelope({"status": "queued", "request_id": ID, "model": NAME})))
+    (tmp_path / "in.json").write_text('{\n  "n": 1\n}\n')
+    assert cli("batch", "submit", NAME, str(tmp_path / "in.json")).exit_code == 0
+    assert node.one("POST", RUN).json == {"requests": [{"n": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"n": 1}\n\n{"n"', "line 3 of "),
+        (b'{"n": 1}\n{"n": NaN}', "line 2 of .*NaN"),
+        (b'{"n": 1e999}', "1e999"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"n": 1}\n' + b'{"n":' * 100_000, "line 2 of .*nested too deeply"),
+        (b'{"n": "caf\xe9"}', "no UTF-8"),
+        (b'{"n": "\\ud800"}', "no UTF-8"),
+        (b"\0\0\0", "no JSON|no UTF-8"),
+    ],
+)
+def test_what_is_no_json_is_told_with_its_line(cli: Cli, tmp_path: Path, content: bytes, says: str):
+    (tmp_path / "in.jsonl").write_bytes(content)
+    result = cli("batch", "submit", NAME, str(tmp_path / "in.jsonl"))
+    assert result.exit_code == 2 and re.search(says, line(result)), line(result)
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "[1]", "5", '{"n": 1} {"n": 2}'])

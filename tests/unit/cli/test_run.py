@@ -48,6 +48,34 @@ def test_json_input_reaches_the_model(cli: Cli, node: FakeNode, args: list[str],
     assert asked.headers["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["--input", "[" * 100_000], 2),
+        (["--input", '{"a": "\\ud800"}'], 2),
+        (["--input", '{"a": NaN}'], 2),
+        (["-i", 'a="\\ud800"'], 2),
+        (["-i", "a=" + "[" * 100_000], 0),
+        (["-i", "a=NaN"], 0),
+    ],
+)
+def test_input_that_can_be_no_json_is_refused_in_one_line_or_is_text(cli: Cli, node: FakeNode, args: list[str], code: int):
+    answers(node, {"ok": True})
+    result = cli("run", NAME, *args)
+    assert result.exit_code == code, result.stderr
+    if code:
+        line(result)
+    else:
+        assert node.one("POST", RUN).json == {"a": args[1].removeprefix("a=")}
+
+
+def test_an_answer_that_is_nested_too_deeply_is_refused_in_one_line(cli: Cli, node: FakeNode):
+    node.on("GET", f"/api/v1/models/{NAME}", say(model(NAME)))
+    node.on("POST", RUN, Said(b"[" * 200_000 + b"]" * 200_000))
+    result = cli("run", NAME)
+    assert result.exit_code == 1 and "nested" in line(result)
+
+
 def test_a_picture_is_sent_as_it_is(cli: Cli, node: FakeNode, tmp_path: Path):
     answers(node, [])
     (tmp_path / "a.png").write_bytes(PNG)

@@ -42,7 +42,7 @@ def show_stream(items: Stream, model: str, as_json: bool) -> None:
 def _item(data: str) -> Any:
     try:
         return json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return data
 
 

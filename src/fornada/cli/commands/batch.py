@@ -1,6 +1,5 @@
 """`fornada batch submit|status|result|cancel`: many requests as one job, which nobody has to wait for."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from fornada.cli.completion import model_names
 from fornada.cli.failures import CommandFailed
 from fornada.cli.output import ago, json_text, key_values, print_json, print_json_line
 from fornada.cli.progress import choose_display
-from fornada.cli.request_input import read_bytes
+from fornada.cli.request_input import NoJson, from_value, parsed, read_bytes, text_of
 
 ASK_EVERY_S = 0.5
 ENDED = ("completed", "failed", "cancelled", "expired")
@@ -46,7 +45,7 @@ def submit(node: Node, model: str, path: str, key: str | None, wait: bool, as_js
     Example:
       fornada batch submit @fornada/minilm texts.jsonl
     """
-    body = json.dumps({"requests": _requests(path)}, ensure_ascii=False).encode()
+    body = from_value({"requests": _requests(path)}).content
     headers = {"idempotency-key": key} if key else None
     said = _object(
         node.post_bytes(run_path(node.account, model), body, query={"queueRequest": "true"}, headers=headers, model=model), "result"
@@ -129,20 +128,27 @@ def job_path(job: str) -> str:
 
 
 def _requests(path: str) -> list[Any]:
-    text = read_bytes(path).decode("utf-8", "surrogateescape").strip()
     where = "standard input" if path == "-" else path
+    content = read_bytes(path)
+    found: Any
     try:
-        if text.startswith("["):
-            found = json.loads(text)
-        else:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
-        raise click.UsageError(f"{where} holds something that is no JSON ({error}); write one object a line, or an array of them") from None
+        found = parsed(content)
+    except NoJson:
+        found = [_request(line, number, where) for number, line in enumerate(text_of(content, where).split("\n"), 1) if line.strip()]
+    else:
+        found = found if isinstance(found, list) else [found]
     if len(found) == 1 and isinstance(found[0], dict) and list(found[0]) == ["requests"]:
         found = found[0]["requests"]  # the body that the API takes
     if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
         raise click.UsageError(f"{where} must hold requests, each a JSON object: one a line, or an array of them")
     return found
+
+
+def _request(line: str, number: int, where: str) -> Any:
+    try:
+        return parsed(line)
+    except NoJson as error:
+        raise click.UsageError(f"line {number} of {where} is no JSON ({error}); write one object a line, or an array of them") from None
 
 
 def _wait(node: Node, id: str) -> dict[str, Any]:

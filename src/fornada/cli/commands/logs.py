@@ -62,7 +62,7 @@ def _lines(node: Node, model: str, query: dict[str, str]) -> Iterator[dict[str, 
 def _parsed(text: str) -> Iterator[dict[str, Any]]:
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     if isinstance(line, dict) and "line" in line:
         yield line
