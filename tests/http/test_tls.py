@@ -6,7 +6,9 @@ import os
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,14 @@ from tests.harness.fixtures import StartNode
 from tests.harness.node import FORNADA, Node
 from tests.harness.processes import kill
 from tests.harness.waiting import until
+from tests.http.test_upgrade import checkout, upgrade
 
 CONFIG = """
 [server]
 tls_cert = "{folder}/cert.pem"
 tls_key = "{folder}/key.pem"
 """
+RUN = "/client/v4/accounts/local/ai/run/@test/a"
 
 
 @pytest.fixture
@@ -148,9 +152,8 @@ def test_a_model_is_deployed_and_streams_over_it(new_node: StartNode, authority:
     deployed = command(node, "deploy", str(folder), "--wait", FORNADA_DATA_DIR=str(node.data_dir))
     assert deployed.returncode == 0, deployed.stderr
     connection = connect(node, context)
-    path = "/client/v4/accounts/local/ai/run/@test/a"
-    assert ask(connection, "POST", path, {"big_out_mb": 8})[1]["result"]["big"] == "x" * 8_000_000
-    connection.request("POST", path, body=json.dumps({"steps": 3, "stream": True}), headers={"content-type": "application/json"})
+    assert ask(connection, "POST", RUN, {"big_out_mb": 8})[1]["result"]["big"] == "x" * 8_000_000
+    connection.request("POST", RUN, body=json.dumps({"steps": 3, "stream": True}), headers={"content-type": "application/json"})
     lines = [line for line in connection.getresponse().read().decode().splitlines() if line]
     assert [json.loads(line.removeprefix("data: "))["step"] for line in lines[:-1]] == [0, 1, 2] and lines[-1] == "data: [DONE]"
     connection.close()
@@ -175,18 +178,130 @@ def test_files_that_are_replaced_are_taken_and_unusable_ones_leave_what_was_ther
     kept.close()
 
 
-@pytest.mark.timeout(bound(120))
-def test_a_successor_serves_with_the_same_files_and_old_connections_are_closed(new_node: StartNode, authority: trustme.CA, tmp_path: Path):
+@pytest.mark.timeout(bound(180))
+def test_after_kill_9_callers_are_told_at_once_and_the_next_one_serves_with_the_same_files(
+    new_node: StartNode, authority: trustme.CA, tmp_path: Path
+):
     issue(authority, tmp_path)
     context = trusting(authority)
     node = serve(new_node, tmp_path, context)
+    folder = write_probe(tmp_path / "probe", "@test/a")
+    deployed = command(node, "deploy", str(folder), "--wait", FORNADA_DATA_DIR=str(node.data_dir))
+    assert deployed.returncode == 0, deployed.stderr
     connection = connect(node, context)
-    assert ask(connection, "GET", "/health/live")[0] == 200
-    before = node.control_pid
-    kill(before)
-    until(lambda: node.control_pid != before and ready(node, context)(), within_s=20, what="a successor")
-    with pytest.raises((OSError, http.client.HTTPException)):
-        ask(connection, "GET", "/health/live")
+    runner = ask(connection, "POST", RUN, {"echo": 1})[1]["result"]["pid"]
+    connection.close()
+    for victim in ("control plane", "keeper"):
+        idle = connect(node, context)
+        assert ask(idle, "GET", "/health/live")[0] == 200
+        waiting = connect(node, context)
+        waiting.request("POST", RUN, body=json.dumps({"sleep_s": 30}), headers={"content-type": "application/json"})
+        until(lambda: node_of(node)["in_flight"] == 1, within_s=20, what="it runs")
+        before = node.control_pid
+        kill(before if victim == "control plane" else node.keeper_pid)
+        for told in (waiting, idle):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                told.getresponse() if told is waiting else ask(told, "GET", "/health/live")
+        if victim == "control plane":
+            until(partial(succeeded, node, before, context), within_s=20, what="a successor")
+            again = connect(node, context)
+            assert ask(again, "POST", RUN, {"echo": 1})[1]["result"]["pid"] == runner, "models have lived on"
+            again.close()
+        else:
+            assert node.wait() != 0, "all of it has ended with its keeper"
+            node.spawn()
+            until(ready(node, context), within_s=60, what="the node is there again")
+            again = connect(node, context)
+            assert ask(again, "POST", RUN, {"echo": 1})[1]["result"]["load_count"] == 2
+            again.close()
+        for closed in (idle, waiting):
+            closed.close()
+    assert node.stop() == 0
+
+
+def succeeded(node: Node, before: int, context: ssl.SSLContext) -> bool:
+    return node.control_pid != before and ready(node, context)()
+
+
+def node_of(node: Node) -> Any:
+    """The model's one instance, as the command shows it."""
+    shown = command(node, "ps", "--json", FORNADA_DATA_DIR=str(node.data_dir))
+    (instance,) = json.loads(shown.stdout)["instances"]
+    return instance
+
+
+class Persistent:
+    """A caller that keeps its connection, and opens another one where that has ended before an answer began."""
+
+    def __init__(self, node: Node, context: ssl.SSLContext) -> None:
+        self.over = threading.Event()
+        self.answers = 0
+        self.again = 0
+        self.trouble: list[str] = []
+        self._node, self._context = node, context
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> None:
+        self.over.set()
+        self._thread.join(bound(30))
+
+    def _run(self) -> None:
+        connection, used = connect(self._node, self._context), 0
+        while not self.over.is_set():
+            try:
+                connection.request("POST", RUN, body=b'{"echo": 1}', headers={"content-type": "application/json"})
+                answer = connection.getresponse()
+            except (OSError, http.client.RemoteDisconnected) as error:
+                if not used:
+                    self.trouble.append(f"a new connection has ended: {error!r}")
+                    break
+                self.again += 1
+                connection.close()
+                connection, used = connect(self._node, self._context), 0
+                continue
+            try:
+                if answer.status != 200 or json.loads(answer.read())["result"]["echo"] != 1:
+                    self.trouble.append(f"answered {answer.status}")
+            except (OSError, http.client.HTTPException) as error:
+                self.trouble.append(f"an answer has broken off: {error!r}")
+                break
+            self.answers += 1
+            used += 1
+            if answer.will_close:
+                self.again += 1
+                connection.close()
+                connection, used = connect(self._node, self._context), 0
+        connection.close()
+
+
+@pytest.mark.timeout(bound(180))
+def test_an_upgrade_ends_each_connection_between_two_requests(new_node: StartNode, authority: trustme.CA, tmp_path: Path):
+    issue(authority, tmp_path)
+    context = trusting(authority)
+    node = serve(new_node, tmp_path, context)
+    folder = write_probe(tmp_path / "probe", "@test/a", serving={"concurrency": 4})
+    deployed = command(node, "deploy", str(folder), "--wait", FORNADA_DATA_DIR=str(node.data_dir))
+    assert deployed.returncode == 0, deployed.stderr
+    callers = [Persistent(node, context) for _ in range(4)]
+    try:
+        until(lambda: all(caller.answers > 20 for caller in callers), within_s=30, what="callers at work")
+        before = node.control_pid
+        done = upgrade(node, checkout(tmp_path, "9.1.0"))
+        assert done.returncode == 0, done.stderr + node.said()
+        assert node.control_pid != before
+        until(lambda: all(caller.again for caller in callers), within_s=30, what="all have been sent on")
+        reached = [caller.answers + 20 for caller in callers]
+        until(
+            lambda: all(caller.answers > wanted or caller.trouble for caller, wanted in zip(callers, reached, strict=True)),
+            within_s=30, what="callers go on",
+        )  # fmt: skip
+    finally:
+        for caller in callers:
+            caller.end()
+    assert not any(caller.trouble for caller in callers), [caller.trouble for caller in callers]
+    assert [caller.again for caller in callers] == [1] * 4
+    assert node.stop() == 0
 
 
 @pytest.mark.timeout(bound(60))

@@ -21,6 +21,7 @@ from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.specs import ModelSpec, spec_from_table
 from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
+from fornada.edge.server.certificates import Certificates
 from fornada.edge.server import Server
 from fornada.telemetry import Telemetry
 from tests.bounds import bound
@@ -302,7 +303,9 @@ class Edge:
         usage: UsagePort | None = None,
         telemetry: Telemetry | None = None,
         body_bytes: int = 1024**3,
+        certificates: Certificates | None = None,
     ) -> None:
+        self.certificates = certificates
         self.catalog = FakeCatalog()
         self.inference = FakeInference()
         self.operations = FakeOperations()
@@ -340,6 +343,7 @@ class Edge:
             usage=self._usage,
             telemetry=self._telemetry,
             clock=SystemClock(),
+            certificates=self.certificates,
         )
         self._thread.start()
         self.do(self.server.start([self.listener.dup()]))

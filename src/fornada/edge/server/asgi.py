@@ -200,7 +200,7 @@ class ColdExchange:
     def _lines(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
         shared = self.shared
         lines = b"".join(b"%b: %b\r\n" % (name, value) for name, value in headers if name.lower() not in _OURS)
-        if shared.draining or any(name.lower() == b"connection" and value == b"close" for name, value in headers):
+        if shared.ending or any(name.lower() == b"connection" and value == b"close" for name, value in headers):
             self.keep_alive = False
         persistence = b"" if self.keep_alive and not self.old else (KEEP_OLD if self.keep_alive else CLOSE)
         ids = b"cf-ai-req-id: %b\r\nx-request-id: %b\r\n" % (self.trace_id.encode(), self.request_id.encode())

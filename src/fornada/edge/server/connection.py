@@ -115,7 +115,7 @@ class Connection(Overseen):
         if len(connections) > self.shared.settings.max_connections:
             self._last = True
             self._refuse_all(Unavailable("too many connections", retry_after_s=1))
-        elif self.shared.departing:
+        elif self.shared.departing and not self.shared.ending:
             self.hold()
 
     def data_received(self, data: bytes) -> None:

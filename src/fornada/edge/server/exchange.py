@@ -146,7 +146,7 @@ class HotExchange:
         for part in parts:
             size += len(part)
         trace_id = self.trace_id
-        if lines is JSON_TYPE and status == 200 and self.request_id is trace_id and self.usual and shared.open:
+        if lines is JSON_TYPE and status == 200 and self.request_id is trace_id and self.usual and shared.lasting:
             trace = trace_id.encode()
             head = b"%bcf-ai-req-id: %b\r\nx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (shared.lines.ok_json, trace, trace, size)
         else:
@@ -256,7 +256,7 @@ class HotExchange:
         shared = self.shared
         trace = self.trace_id.encode()
         request = trace if self.request_id is self.trace_id else self.request_id.encode()
-        if shared.draining:
+        if shared.ending:
             self.keep_alive = False
         persistence = b"" if self.keep_alive and not self.old else (KEEP_OLD if self.keep_alive else CLOSE)
         return b"%b%bcf-ai-req-id: %b\r\nx-request-id: %b\r\n%b%b" % (

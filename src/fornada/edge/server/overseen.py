@@ -33,12 +33,13 @@ class Overseen(asyncio.Protocol):
         unsent = self._transport is not None and self._transport.get_write_buffer_size() > 0
         return not self._pipeline.empty or self._phase is Phase.BODY or unsent
 
-    def stop_taking(self) -> None:
-        """The node drains: an idle connection ends now, any other one with its answer.
+    def stop_taking(self, *, new: bool = False) -> None:
+        """Connections end: an idle one now, any other one with its answer.
 
-        A new one is left open: its first request may be on the way, and is to be refused with words instead of a reset.
+        A new one is left open unless `new` says otherwise: its first request may be on the way, and is to be answered with words instead
+        of a reset.
         """
-        if not self.busy and not self._fresh and self._phase is Phase.IDLE and self._transport is not None:
+        if not self.busy and (new or not self._fresh) and self._phase is Phase.IDLE and self._transport is not None:
             self._transport.close()
 
     @property

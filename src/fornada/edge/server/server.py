@@ -5,7 +5,6 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from fornada.core.errors import FornadaError
 from fornada.core.files import FilesPort
@@ -25,6 +24,7 @@ from fornada.edge.observer import Observer, Told, Unobserved
 from fornada.edge.server.app import Routes, application
 from fornada.edge.server.certificates import Certificates
 from fornada.edge.server.connection import Connection
+from fornada.edge.server.handshakes import Handshakes, SecureListener
 from fornada.edge.server.shared import Shared
 from fornada.edge.targets import Targets
 from fornada.edge.validation import Contracts
@@ -37,6 +37,8 @@ DRAIN_LOOK_S = 0.02
 LEAVE_LOOK_S = 0.005
 CLOSE_S = 5.0
 """What a caller has to say that it has seen the end of a connection with TLS."""
+FIRST_S = 2.0
+"""What a new connection with TLS has to send its first request, when another control plane has taken over: nobody else could read it."""
 FOLLOWED_S = 1.0
 """What an answer of an operator's route that comes in pieces has to end, when another control plane has taken over."""
 BACKLOG = 1024
@@ -110,7 +112,8 @@ class Server:
             ),
         )
         self._shared: Shared | None = None
-        self._listeners: list[asyncio.Server] = []
+        self._handshakes: Handshakes | None = None
+        self._listeners: list[asyncio.Server | SecureListener] = []
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self, sockets: Iterable[socket.socket], loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -130,6 +133,14 @@ class Server:
             loop=loop,
         )
         self._shared = shared
+        if self._certificates is not None:
+            self._handshakes = Handshakes(
+                shared,
+                self._certificates.context,
+                connection=lambda: Connection(shared),
+                timeout_s=self._settings.header_timeout_s,
+                close_s=CLOSE_S,
+            )
         self._ticking = loop.create_task(_tick(shared, self._certificates))
         self._ticking.add_done_callback(self._ticked)
         await self._accept(sockets, shared)
@@ -137,19 +148,11 @@ class Server:
     async def _accept(self, sockets: Iterable[socket.socket], shared: Shared) -> None:
         for sock in sockets:
             sock.setblocking(False)
-            self._listeners.append(
-                await shared.loop.create_server(lambda: Connection(shared), sock=sock, backlog=BACKLOG, **self._security())
-            )
-
-    def _security(self) -> dict[str, Any]:
-        """What asyncio is to be told of TLS."""
-        if self._certificates is None:
-            return {}
-        return {
-            "ssl": self._certificates.context,
-            "ssl_handshake_timeout": self._settings.header_timeout_s,
-            "ssl_shutdown_timeout": CLOSE_S,
-        }
+            if self._handshakes is not None:
+                sock.listen(BACKLOG)
+                self._listeners.append(self._handshakes.listen(sock))
+            else:
+                self._listeners.append(await shared.loop.create_server(lambda: Connection(shared), sock=sock, backlog=BACKLOG))
 
     def _ticked(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -159,8 +162,8 @@ class Server:
     def drain(self) -> None:
         """From now on new requests are refused and idle connections end; what runs goes on."""
         if self._shared is not None and not self._shared.draining:
-            self._shared.draining = True
-            self._shared.open = False
+            self._shared.draining = self._shared.ending = True
+            self._shared.open = self._shared.lasting = False
             for connection in tuple(self._shared.connections):
                 connection.stop_taking()
 
@@ -181,47 +184,55 @@ class Server:
         return len(self._shared.connections) if self._shared is not None else 0
 
     def withdraw(self) -> None:
-        """Accepts nothing more; connections rest as soon as their requests are answered. `come_back` or `leave` follows."""
+        """Accepts nothing more; connections rest as soon as their requests are answered. `come_back` or `leave` follows. Those with TLS
+        end then: what they are enciphered with is here, and nowhere else."""
         if self._shared is None:
             return
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
         self._shared.departing = True
+        self._shared.ending = self._handshakes is not None
+        self._shared.lasting = self._shared.open and not self._shared.ending
         for connection in tuple(self._shared.connections):
-            connection.hold()
+            if self._shared.ending:
+                connection.stop_taking()
+            else:
+                connection.hold()
 
     async def come_back(self, sockets: Iterable[socket.socket]) -> None:
         """After `withdraw`: there is no successor, and these are the listening sockets again."""
         shared = self._shared
         if shared is None:
             return
-        shared.departing = False
+        shared.departing = shared.ending = False
+        shared.tick()
         for connection in tuple(shared.connections):
             connection.go_on()
         await self._accept(sockets, shared)
 
     async def leave(self, give: Callable[[int], None], *, within_s: float) -> None:
-        """After `withdraw`: gives each connection away once it rests, until there are none or the time is over. `give` takes a
-        descriptor, which is its own from there on. Who follows logs or events is cut off: nothing new would come here."""
+        """After `withdraw`: gives each connection away once it rests, until there are none or the time is over; one with TLS is closed
+        instead. `give` takes a descriptor, which is its own from there on. Who follows logs or events is cut off: nothing new would
+        come here."""
         shared = self._shared
         if shared is None:
             return
         begun = time.monotonic()
-        while shared.connections and time.monotonic() < begun + within_s:
+        while (shared.connections or self._handshakes) and time.monotonic() < begun + within_s:
+            passed = time.monotonic() - begun
             for connection in tuple(shared.connections):
-                if connection.rests:
-                    self._give(connection, give)
-                elif connection.follows and time.monotonic() >= begun + FOLLOWED_S:
+                if connection.follows and passed >= FOLLOWED_S:
                     connection.abort()
+                elif shared.ending:
+                    connection.stop_taking(new=passed >= FIRST_S)
+                elif connection.rests:
+                    self._give(connection, give)
                 else:
                     connection.hold()
             await asyncio.sleep(LEAVE_LOOK_S)
 
     def _give(self, connection: Connection, give: Callable[[int], None]) -> None:
-        if self._certificates is not None:
-            connection.abort()  # what it is enciphered with is here, and nowhere else
-            return
         try:
             descriptor = connection.detach()
         except OSError as error:  # no descriptor is left
@@ -250,6 +261,8 @@ class Server:
             await asyncio.sleep(DRAIN_LOOK_S)
         for listener in self._listeners:
             listener.close()
+        if self._handshakes is not None:
+            self._handshakes.end()
         tasks = tuple(shared.tasks)
         for connection in tuple(shared.connections):
             connection.abort()

@@ -86,6 +86,10 @@ class Shared:
         self.now = time.monotonic()
         """As of the last tick: enough for timeouts of seconds."""
         self.draining = False
+        self.ending = False
+        """Whether each answer ends its connection."""
+        self.lasting = False
+        """Whether new requests may come, and connections go on after an answer. One word, like `open`."""
         self.departing = False
         """Another control plane takes this one's place, or may be about to."""
         self.open = False
@@ -99,6 +103,7 @@ class Shared:
         self.lines.turn(self.clock.wall())
         health = self._operations.health()
         self.open = health.accepting and not health.draining and not self.draining
+        self.lasting = self.open and not self.ending
 
     def look_at_keys(self) -> None:
         """Somebody may have changed keys: then nobody counts as known any more. Raises InternalFault where they can't be read."""
