@@ -132,6 +132,11 @@ def test_a_node_that_others_reach_needs_a_key_first_and_the_command_finds_it_the
         (["create", "--account", "a", "--role", "king"], "--role"),
         (["create", "--account", "", "--role", "user"], "an account is"),
         (["create", "--role", "user"], "--account"),
+        (["create", "--account", "..", "--role", "user"], "can't be called"),
+        (["create", "--account", "a", "--role", "user", "--models", ""], "--models names no model"),
+        (["create", "--account", "a", "--role", "user", "--models", " , "], "--models names no model"),
+        (["create", "--account", "a", "--role", "user", "--models", "@a/b:stable"], "colon"),
+        (["create", "--account", "a", "--role", "user", "--models", "@a/b\n@c/d"], "control characters"),
     ],
 )
 def test_a_key_that_can_not_be_is_refused_in_one_line(tmp_path: Path, arguments: list[str], said: str):
@@ -148,3 +153,12 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path: Path):
     assert fornada("keys", *create_here).stdout.startswith("fnd_")
     done = fornada("keys", "revoke", "0" * 16, "--data-dir", tmp_path / "data", code=1)
     assert "there is no key" in done.stderr
+
+
+def test_a_key_is_revoked_by_whatever_of_it_is_at_hand(tmp_path: Path):
+    data = ["--data-dir", str(tmp_path / "data")]
+    for form in ("{id}", "fnd_{id}", "fnd_{id}_", "{key}", " {key}\n"):
+        made = json.loads(fornada("keys", "create", "--account", "a", "--role", "user", "--json", *data).stdout)
+        assert f"key {made['id']} of account a is revoked" in fornada("keys", "revoke", form.format(**made), *data).stdout
+    secret = "0" * 64
+    assert secret not in fornada("keys", "revoke", f"fnd_{'0' * 16}_{secret}", *data, code=1).stderr

@@ -15,7 +15,8 @@ from typing import NamedTuple, NewType, Protocol
 
 import msgspec
 
-from fornada.core.names import AccountId
+from fornada.core.errors import InvalidSpec
+from fornada.core.names import AccountId, check_deployable
 
 KeyId = NewType("KeyId", str)
 """Sixteen hex digits."""
@@ -24,6 +25,7 @@ PREFIX = "fnd"
 ID_BYTES = 8
 SECRET_BYTES = 32
 _FORM = re.compile(rf"{PREFIX}_([0-9a-f]{{{2 * ID_BYTES}}})_([0-9a-f]{{{2 * SECRET_BYTES}}})\Z")
+_MEANT = re.compile(rf"{PREFIX}_([0-9a-f]{{{2 * ID_BYTES}}})(?:_[0-9a-f]*)?\Z")
 LONGEST_ACCOUNT = 128
 RPM_MOST = 100_000
 """Requests a minute of a limit: the time of each is remembered."""
@@ -89,6 +91,8 @@ def new_key(
     """A key, and its text, which is nowhere else. `chance` gives so many random bytes. Raises ValueError with what can't be."""
     if not account or len(account) > LONGEST_ACCOUNT or not account.isprintable() or account != account.strip():
         raise ValueError(f"an account is 1 to {LONGEST_ACCOUNT} printable characters, without spaces around them")
+    if account in (".", ".."):
+        raise ValueError(f"an account can't be called '{account}': clients take that out of the paths that it stands in")
     if role is Role.NOBODY:
         raise ValueError(f"a role is one of {', '.join(ROLES)}")
     if not 0 <= requests_per_minute <= RPM_MOST or not 0 <= neurons_per_day < float("inf"):
@@ -103,9 +107,22 @@ def new_key(
         created=now,
         requests_per_minute=requests_per_minute,
         neurons_per_day=neurons_per_day,
-        models=tuple(models),
+        models=tuple(dict.fromkeys(map(_model, models))),
     )
     return key, f"{PREFIX}_{id}_{secret}"
+
+
+def id_of(text: str) -> KeyId:
+    """The id that is meant: it alone, or in front of or within a key. Whoever has to end a key in a hurry has only that at hand."""
+    found = _MEANT.match(text.strip())
+    return KeyId(found[1] if found else text)
+
+
+def _model(name: str) -> str:
+    try:
+        return check_deployable(name)
+    except InvalidSpec as refusal:
+        raise ValueError(f"'{name[:200]!s}' names no model: {refusal.message}") from None
 
 
 def read_key(text: str) -> Presented | None:

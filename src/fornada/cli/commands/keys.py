@@ -61,6 +61,9 @@ def create(account: str, role: str, rpm: int, neurons: float, models: tuple[str,
     from fornada.core.names import AccountId
 
     named = [name.strip() for words in models for name in words.split(",") if name.strip()]
+    if models and not named:
+        # Most likely a variable of a script that isn't set: such a key must not open everything.
+        raise click.UsageError("--models names no model; leave it out for a key that may run all that its account may")
     try:
         key, text = new_key(
             AccountId(account),
@@ -123,21 +126,22 @@ def list_keys(data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def revoke(id: str, data_dir: Path | None, as_json: bool) -> None:
-    """End a key. With the last one nobody comes in any more, until another is created.
+    """End a key, by its id or by the key itself. With the last one nobody comes in any more, until another is created.
 
     \b
     Example:
       fornada keys revoke 0123456789abcdef
     """
-    from fornada.core.keys import KeyId
+    from fornada.core.keys import id_of
 
+    wanted = id_of(id)
     with _keys(data_dir) as (port, folder):
-        key = port.revoke_key(KeyId(id), now=time.time())
+        key = port.revoke_key(wanted, now=time.time())
         if key is not None:
             _note(folder, "revokeKey", key=key.id, account=key.account)
         left = [each for each in port.keys() if each.valid]  # noqa: SIM118 - no mapping
     if key is None:
-        raise CommandFailed(f"there is no key '{id}' in {folder}; 'fornada keys list' shows all")
+        raise CommandFailed(f"there is no key '{wanted}' in {folder}; 'fornada keys list' shows all")
     if as_json:
         print_json({"id": key.id, **_public(key)})
         return
