@@ -14,8 +14,22 @@ The full form is a class:
 Both can be tried without a server: `handle_request(Request(json={"a": 1}), Context.inactive())`. Standard library only.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from fornada_sdk.api import BadRequest, Model, OutOfDeviceMemory, Response
 from fornada_sdk.api_context import Context, Device, Log
 from fornada_sdk.api_request import Body, Request
 
-__all__ = ["BadRequest", "Body", "Context", "Device", "Log", "Model", "OutOfDeviceMemory", "Request", "Response"]
+if TYPE_CHECKING:
+    from fornada_sdk.api_tensors import Tensor, Tensors
+
+__all__ = ["BadRequest", "Body", "Context", "Device", "Log", "Model", "OutOfDeviceMemory", "Request", "Response", "Tensor", "Tensors"]
+
+
+def __getattr__(name: str) -> Any:
+    # Most models have no tensors: the start of each would pay for the module.
+    if name in ("Tensor", "Tensors"):
+        from fornada_sdk import api_tensors
+
+        return getattr(api_tensors, name)
+    raise AttributeError(f"module 'fornada_sdk' has no attribute '{name}'")

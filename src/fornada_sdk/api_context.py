@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -123,6 +123,8 @@ class Instance:
         self.log = Log(log)
         self.progress = progress
         self.pid = pid or outer_pid()
+        self.outputs: Sequence[Any] = ()
+        """The tensors that the model answers (runner.engines.Tensor); set once it is loaded."""
         self._scratch = scratch
 
     def scratch(self) -> Path:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import json as jsonlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fornada_sdk.api import BadRequest
+
+if TYPE_CHECKING:
+    from fornada_sdk.api_tensors import Tensors
 
 JSON_TYPE = "application/json"
 _UNSET: Any = object()
@@ -147,9 +150,10 @@ def is_json(type: str) -> bool:
 
 
 class Request:
-    """One request. Made by hand for tests: `Request(json={"text": "hello"})`, `Request(bytes=picture, type="image/png")`."""
+    """One request. Made by hand for tests: `Request(json={"text": "hello"})`, `Request(bytes=picture, type="image/png")`,
+    `Request(tensors={"x": Tensor([1.0], "FP32")})`."""
 
-    __slots__ = ("_body", "_head")
+    __slots__ = ("_body", "_given_tensors", "_head")
 
     def __init__(
         self,
@@ -157,20 +161,24 @@ class Request:
         json: Any = _UNSET,
         bytes: bytes | None = None,
         text: str | None = None,
+        tensors: Mapping[str, Any] | None = None,
         type: str = "",
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
         stream: bool = False,
     ) -> None:
-        if sum([json is not _UNSET, bytes is not None, text is not None]) > 1:
-            raise ValueError("give one of json, bytes and text")
+        if sum([json is not _UNSET, bytes is not None, text is not None, tensors is not None]) > 1:
+            raise ValueError("give one of json, bytes, text and tensors")
         if text is not None:
             body = Body(text.encode(), type or "text/plain")
         elif bytes is not None:
             body = Body(bytes, type or "application/octet-stream")
+        elif tensors is not None:
+            body = body_of(_tensors(tensors))
         else:
             body = _made({} if json is _UNSET else json, type)
         self._body: Body | None = body
+        self._given_tensors = tensors
         self._head: Head | None = Head(headers or {}, query or {}, stream)
 
     @property
@@ -194,6 +202,12 @@ class Request:
         """The caller asked for a stream. A model may yield in any case: without `stream` the items are collected for the caller."""
         return self.head.stream
 
+    @property
+    def tensors(self) -> Tensors:
+        """`request.tensors["x"]` is a Tensor: what came by the Open Inference Protocol (HTTP or gRPC) or TensorFlow Serving's REST.
+        Empty for any other request. A model that doesn't look here finds the same as lists in `body.json`."""
+        return _tensors(self._given_tensors or {})
+
     def image(self, field: str = "image", *, max_pixels: int = 0) -> Any:
         """The picture in the body as a PIL image: RGB, upright. Needs pillow among the model's dependencies.
 
@@ -213,6 +227,30 @@ class Request:
         from fornada_sdk.api_bytes import bytes_in
 
         return bytes_in(self.body, field)
+
+
+def _tensors(given: Mapping[str, Any]) -> Tensors:
+    from fornada_sdk.api_tensors import Tensor, Tensors
+
+    if isinstance(given, Tensors):
+        return given
+    return Tensors({name: value if isinstance(value, Tensor) else Tensor(value) for name, value in given.items()})
+
+
+def body_of(tensors: Tensors) -> Body:
+    """Tensors as the JSON object {name: nested lists}; elements of BYTES as text, or as bytes where they are no UTF-8."""
+    return _made({name: _with_text(tensor.tolist()) for name, tensor in tensors.items()}, "")
+
+
+def _with_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_text(each) for each in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return value
 
 
 def _made(value: Any, type: str) -> Body:

@@ -5,8 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fornada_sdk import BadRequest
-from fornada_sdk.runner.engines.tensors import TensorInfo, from_json, metadata, run_together, to_json
+from fornada_sdk import BadRequest, Context, Request
+from fornada_sdk.api_tensors import Tensor as Sent
+from fornada_sdk.api_tensors import Tensors
+from fornada_sdk.runner.engines.tensors import TensorInfo, from_json, from_tensors, metadata, run_together
+from fornada_sdk.runner.engines.weights import Declarative
+from fornada_sdk.runner.tensor_answers import as_json, of_result
 
 X = TensorInfo("x", "float32", (-1, 2))
 N = TensorInfo("n", "int64", (-1,))
@@ -57,7 +61,7 @@ def test_what_doesnt_fit_is_the_callers_fault(value: Any, infos: list[TensorInfo
 def test_outputs_are_nested_lists_and_bytes_are_text_where_they_can_be() -> None:
     strings = np.array(["é".encode(), b"\xff"], dtype=object)
     outputs = {"y": np.array([[1.5]], np.float32), "s": strings, "one": np.array(b"a", dtype=object)}
-    assert to_json(outputs) == {"outputs": {"y": [[1.5]], "s": ["é", {"b64": "/w=="}], "one": "a"}}
+    assert as_json(Tensors(outputs)) == {"outputs": {"y": [[1.5]], "s": ["é", {"b64": "/w=="}], "one": "a"}}
 
 
 def test_metadata_speaks_the_open_inference_protocol() -> None:
@@ -127,3 +131,36 @@ def test_lists_of_floats_become_what_numpy_makes_of_them(value: Any, dtype: str)
 def test_a_list_that_only_begins_with_floats_is_refused(value: Any) -> None:
     with pytest.raises(BadRequest, match="input any must be FP32"):
         from_json({"inputs": value}, [ANY])
+
+
+def test_tensors_off_the_wire_become_arrays_and_misfits_are_named() -> None:
+    infos = [TensorInfo("x", "float32", (-1, 2)), TensorInfo("s", "object", None)]
+    x, s = Sent([[1, 2], [3, 4]], "FP32"), Sent(["a"], "BYTES")
+    arrays = from_tensors({"x": x, "s": s}, infos)
+    assert arrays["x"].dtype == np.float32 and arrays["x"].tolist() == [[1, 2], [3, 4]] and arrays["s"].tolist() == [b"a"]
+    for given, why in (
+        ({"x": Sent([1], "INT32"), "s": s}, "input 'x': got INT32, expects FP32"),
+        ({"x": Sent([1], "FP32"), "s": s}, r"input 'x': got shape \[1\], expects \[-1, 2\]"),
+        ({"x": x}, "input 's' is missing"),
+        ({"x": x, "s": s, "z": s}, "input 'z': the model has no such input"),
+    ):
+        with pytest.raises(BadRequest, match=why):
+            from_tensors(given, infos)
+
+
+def test_a_model_without_code_answers_tensors_and_json_alike() -> None:
+    class Doubles:
+        def __init__(self) -> None:
+            self.inputs = [TensorInfo("x", "float32", (-1,))]
+
+        def run(self, inputs: Any) -> Any:
+            return {"y": inputs["x"] * 2}
+
+    model = Declarative()
+    model.engine = Doubles()
+    context = Context.inactive()
+    for request in (Request(tensors={"x": Sent([1.5], "FP32")}), Request(json={"inputs": {"x": [1.5]}})):
+        outputs = model.postprocess(model.run(model.preprocess(request, context), context), context)
+        assert as_json(outputs) == {"outputs": {"y": [3.0]}}
+        body, head = of_result(outputs, [], {})
+        assert (body, head["tensors"]["tensors"]) == (np.float32(3).tobytes(), [["y", "FP32", [1], 4]])

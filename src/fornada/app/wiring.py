@@ -187,6 +187,7 @@ class Node:
             telemetry=self._telemetry,
             clock=self._clock,
             certificates=self._certificates(),
+            signatures=self._manager.signatures,
         )
 
     def _certificates(self) -> Certificates | None:

@@ -15,6 +15,7 @@ import msgspec
 from fornada.core.errors import FornadaError
 from fornada.core.keys import NO_KEY, KeyId
 from fornada.core.names import AccountId, Instant, ModelName, VersionDigest
+from fornada.core.tensors import TensorsHead
 
 
 class Priority(enum.IntEnum):
@@ -66,6 +67,8 @@ class InvokeHead(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     query: dict[str, str] = {}
     stream: bool = False
+    tensors: TensorsHead | None = None
+    """The body holds these, one behind the other."""
 
 
 class AnswerHead(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,6 +83,8 @@ class AnswerHead(msgspec.Struct, frozen=True, omit_defaults=True):
     http_status: int = 200
     """What model code asked for in a Response; 200 to 299, or 400 to 499 for its own refusals."""
     nonfinite: bool = False
+    tensors: TensorsHead | None = None
+    """Which tensors the body holds, where `type` is tensors.TENSORS_TYPE."""
     usage: dict[str, Any] = {}
     run_s: float = 0.0
     """Seconds that the model's own code took."""

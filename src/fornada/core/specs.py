@@ -19,7 +19,7 @@ from fornada.core.policy.outbound import parse_place
 from fornada.core.resources import ByteCount, parse_size
 
 Engine = Literal["python", "tensorflow", "litert", "onnx", "torch", "gguf", "command"]
-Dtype = Literal["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"]
+Dtype = Literal["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BF16", "BYTES"]
 GIB = 1024**3
 MIB = 1024**2
 MEMORY_BY_ENGINE = {"tensorflow": 2 * GIB, "torch": 2 * GIB}
@@ -128,9 +128,11 @@ class TensorSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     """As requests and the engine call it."""
     dtype: Dtype
-    """BOOL, UINT8 ... FP64, or BYTES."""
+    """BOOL, UINT8 ... FP64, BF16, or BYTES."""
     shape: list[int]
     """-1 is free."""
+    optional: bool = False
+    """Of an input: requests may leave it out."""
 
 
 class TensorsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

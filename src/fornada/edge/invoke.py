@@ -80,16 +80,20 @@ class Invoker:
         sink: Sink,
         resolved: Resolved,
         account: AccountId,
-        body: Sequence[bytes],
+        body: Sequence[bytes | memoryview],
         *,
         parts: Sequence[tuple[str, int]] = (),
         type: str = JSON,
         stream: bool = False,
         reject_if_busy: bool = False,
+        tensors: str = "",
+        timeout_s: float | None = None,
     ) -> None:
-        """Hands the request over."""
+        """Hands the request over. `tensors`: a core.tensors.TensorsHead as JSON, where that is what the body is. `timeout_s`: a bound that
+        stands in the body; the header's counts if it is the lesser."""
         facts = exchange.facts
-        timeout_s = facts.timeout_s
+        if timeout_s is None or (facts.timeout_s is not None and facts.timeout_s < timeout_s):
+            timeout_s = facts.timeout_s
         request = InferenceRequest(
             request_id=exchange.request_id,
             trace_id=exchange.trace_id,
@@ -97,7 +101,7 @@ class Invoker:
             model=resolved.entry.name,
             version=resolved.version,
             deadline=None if timeout_s is None else Instant(self.clock.now() + timeout_s),
-            head=invoke_head(exchange, account, parts, type, stream),
+            head=invoke_head(exchange, account, parts, type, stream, tensors),
             body=body,
             stream=stream,
             reject_if_busy=reject_if_busy,
@@ -108,7 +112,7 @@ class Invoker:
         exchange.hold(self.submit(request, sink))
 
 
-def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int]], type: str, stream: bool) -> bytes:
+def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int]], type: str, stream: bool, tensors: str = "") -> bytes:
     """An InvokeHead as JSON. Put together from pieces: most of it is the same in every request of a connection."""
     trace_id = exchange.trace_id
     request_id = exchange.request_id
@@ -121,6 +125,7 @@ def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int
                 f',"parts":{quoted(parts)}' if parts else "",
                 f',"query":{query}' if query else "",
                 ',"stream":true' if stream else "",
+                f',"tensors":{tensors}' if tensors else "",
             )
         )
     shown = f'"{request_id}"' if request_id is trace_id else quoted(request_id)

@@ -4,8 +4,9 @@
           ── message_of ─► text          with the prefixes that Workers AI's clients know
           ── problem ────► Problem       status line's words, headers, body
 
-Bodies come in three styles: Cloudflare's envelope under /client/v4, what the Workers runtime reads of its binding, and the superset
-body that OpenAI's, Anthropic's and Cloudflare's SDKs all read, everywhere else.
+Bodies come in four styles: Cloudflare's envelope under /client/v4, what the Workers runtime reads of its binding, under /v2 and for
+TensorFlow Serving's verbs a body whose `error` is the text that their clients look for, and the superset body that OpenAI's, Anthropic's
+and Cloudflare's SDKs all read, everywhere else.
 """
 
 import enum
@@ -27,6 +28,8 @@ class Style(enum.Enum):
     ENVELOPE = "envelope"
     SUPERSET = "superset"
     BINDING = "binding"
+    TEXT = "text"
+    """The superset with a text as its `error`."""
 
 
 class Problem(NamedTuple):
@@ -102,7 +105,7 @@ ROUTE_BELOW_ACCOUNT_CODE = 7003
 def status_of(error: type[FornadaError], style: Style) -> int:
     """HTTP status of a kind of refusal. A class without a row takes its parent's."""
     for kind in error.__mro__:
-        if style is Style.SUPERSET and kind in _ELSEWHERE:
+        if style is not Style.ENVELOPE and kind in _ELSEWHERE:
             return _ELSEWHERE[kind]
         if kind in STATUS:
             return STATUS[kind]
@@ -160,7 +163,8 @@ def error_object(error: FornadaError, style: Style, trace_id: str, *, from_model
     if style is Style.BINDING:
         long = message_of(error, Style.ENVELOPE, trace_id, from_model=from_model)
         return _binding(error.code, status_of(type(error), style), long, message, trace_id)
-    return _superset(error.code, status_of(type(error), style), message)
+    found = _superset(error.code, status_of(type(error), style), message)
+    return {**found, "error": message} if style is Style.TEXT else found
 
 
 def _superset(code: int, status: int, message: str) -> dict[str, Any]:

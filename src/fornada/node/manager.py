@@ -169,6 +169,7 @@ class Manager:
             usage=usage or Uncounted(),
         )
         self._upkeep = Upkeep(self._site, self._instances)
+        self.signatures = self._site.signatures
         self.job_room = IdleCapacity(self._models, room=room, now=clock.now)
         self._prefetching = Prefetching(self._site, models=self._models.values)
         self._scratch_watch = ScratchWatch(

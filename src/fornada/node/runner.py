@@ -256,6 +256,7 @@ class Runner:
         self._coming_up = False
         self.was_ready = True
         self.facts = {key: ready[key] for key in ("streaming", "tensors") if key in ready}
+        self._site.signatures.note(self._owner.version.digest, self.facts.get("tensors"))
         self.facts |= {key: ready[key] for key in ("load_s", "warmup_s") if _is_duration(ready.get(key))}
         grown = ready.get("grown_bytes")
         self.grown_bytes = grown if isinstance(grown, int) and 0 <= grown <= BYTES_MOST else 0

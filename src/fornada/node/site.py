@@ -19,6 +19,7 @@ from fornada.node.moves import Moves
 from fornada.node.outbound import WayOut
 from fornada.node.output import Crowd
 from fornada.node.room import Room
+from fornada.node.signatures import Signatures
 from fornada.node.tasks import Tasks
 from fornada.node.zygotes import Zygotes
 from fornada.telemetry import Telemetry
@@ -60,3 +61,4 @@ class Site:
     """Chance, for the ids of instances."""
     usage: UsagePort = field(default_factory=Uncounted)
     handover: Handover = field(default_factory=Handover)
+    signatures: Signatures = field(default_factory=Signatures)

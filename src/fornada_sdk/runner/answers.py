@@ -12,8 +12,9 @@ from fornada_sdk.api_request import JSON_TYPE
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.encoding import head_json, to_json
 from fornada_sdk.runner.long_answer import LongAnswer, Outgoing, is_long
+from fornada_sdk.runner.received import TENSORS
 from fornada_sdk.wire.framing import HEADER, MAX_PAYLOAD, frames
-from fornada_sdk.wire.messages import OK_HEAD, Kind, with_head
+from fornada_sdk.wire.messages import OK_HEAD, Kind, decode, with_head
 
 OCTETS = "application/octet-stream"
 MESSAGE_LONGEST = 2000
@@ -52,6 +53,8 @@ class Piece:
 
 def ok_frames(call: Call, result: Any, run_s: float) -> Outgoing:
     """The ANSWER for a result that is no stream. Raises TypeError or ValueError where it can't be sent."""
+    if TENSORS in call.head:
+        return _tensors(call, result, run_s)
     if type(result) is dict or type(result) is list:
         data, nonfinite = to_json(result)
         if not nonfinite and call.used is None and len(data) <= _OK_MOST:
@@ -71,8 +74,25 @@ def encoded(result: Any) -> Piece:
         return Piece(bytes(result), {"type": OCTETS})
     if isinstance(result, Response):
         return _response(result)
+    if isinstance(result, dict) and type(result) is not dict:
+        result = _plain(result)
     data, nonfinite = to_json(result)
     return Piece(data, {"nonfinite": True} if nonfinite else {})
+
+
+def _plain(result: dict[str, Any]) -> dict[str, Any]:
+    """Tensors for a caller who sent none: as JSON."""
+    from fornada_sdk.api_tensors import Tensors
+    from fornada_sdk.runner.tensor_answers import as_json
+
+    return as_json(result) if isinstance(result, Tensors) else result
+
+
+def _tensors(call: Call, result: Any, run_s: float) -> Outgoing:
+    from fornada_sdk.runner.tensor_answers import of_result
+
+    body, head = of_result(result, call.outputs, decode(call.head))
+    return _frames(call, {**head, **noted(call, run_s)}, checked(body))
 
 
 def checked(data: bytes) -> bytes:

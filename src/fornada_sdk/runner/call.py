@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from fornada_sdk.api_context import Context, Instance
@@ -45,6 +46,11 @@ class Call(Context):
             return str(decode(self.head).get("request_id", ""))
         except ValueError:
             return ""
+
+    @property
+    def outputs(self) -> Sequence[Any]:
+        """The tensors that the model answers, as declared."""
+        return self._instance.outputs
 
     @property
     def used(self) -> dict[str, Any] | None:

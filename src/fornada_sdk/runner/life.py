@@ -79,6 +79,7 @@ class Life:
         """The model, warmed up: READY is said. Raises what model code raises."""
         began = time.monotonic()
         loaded = engines.load(self._assignment, self._context)
+        self._instance.outputs = loaded.outputs
         serving = servable(loaded.target)
         if isinstance(loaded.target, Model):
             self._settled(loaded.target.load(self._context))

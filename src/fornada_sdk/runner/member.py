@@ -76,6 +76,7 @@ class Member:
             engines.prepare(given.engine)  # it is there already, unless it can't be had: then this is what is told
             before, began = resident_bytes(), time.monotonic()
             loaded = engines.load(given, context)
+            self._instance.outputs = loaded.outputs
             serving = servable(loaded.target)
             if serving.is_async:
                 raise LoadError("async code can't share a process")

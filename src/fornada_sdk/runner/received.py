@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fornada_sdk.api_request import JSON_TYPE, Body, Head, Request
+from fornada_sdk.api_request import JSON_TYPE, Body, Head, Request, body_of
 from fornada_sdk.wire.messages import decode
+
+if TYPE_CHECKING:
+    from fornada_sdk.api_tensors import Tensors
+
+TENSORS_TYPE = "application/vnd.fornada.tensors"
+TENSORS = b'"tensors":{'
+"""In the head of a request of tensors, and in no other: headers and the query's parameters are texts, whose quotes are escaped."""
 
 
 class Received(Request):
     """An INVOKE's head and body as a Request."""
 
-    __slots__ = ("_given", "_raw")
+    __slots__ = ("_given", "_raw", "_tensors")
 
     def __init__(self, given: bytes, raw: bytes) -> None:
         self._given = given
         self._raw = raw
         self._body = None
         self._head = None
+        self._tensors: Tensors | None = None
+
+    @property
+    def tensors(self) -> Tensors:
+        found = self._tensors
+        if found is None:
+            from fornada_sdk.api_tensors import Tensors, received
+
+            tensors = TENSORS in self._given
+            found = self._tensors = received(decode(self._given)["tensors"], self._raw) if tensors else Tensors()
+        return found
 
     @property
     def body(self) -> Body:
@@ -25,7 +43,9 @@ class Received(Request):
         if body is None:
             given = self._given
             # Defaults are left out of a head, so that the usual request (one piece of JSON) shows without parsing.
-            if b'"parts"' in given or b'"type"' in given:
+            if TENSORS in given:
+                body = body_of(self.tensors)
+            elif b'"parts"' in given or b'"type"' in given:
                 body = _body(decode(given), self._raw)
             else:
                 body = Body(self._raw)

@@ -29,9 +29,10 @@ from fornada_sdk.runner.answers import (
 from fornada_sdk.runner.attachment import Attachment
 from fornada_sdk.runner.call import Call
 from fornada_sdk.runner.encoding import to_json
+from fornada_sdk.runner.received import TENSORS, TENSORS_TYPE
 from fornada_sdk.runner.session import Session
 from fornada_sdk.wire.framing import HEADER, MAX_PAYLOAD, frames
-from fornada_sdk.wire.messages import Kind
+from fornada_sdk.wire.messages import Kind, decode
 
 CREDIT_WAIT_S = 1.0
 """How often whoever waits for credit looks at the clock as well."""
@@ -63,10 +64,14 @@ class Stream:
         self._began = time.monotonic()
         self._nonfinite = False
         self._held = b""
+        self._tensors = decode(call.head) if TENSORS in call.head else None
+        """The request's head, where it is one of tensors: each item is then tensors with a head of their own."""
         self.items: Iterator[Any] | AsyncIterator[Any] = result
         if isinstance(result, Response):
             self.items = result.body
             self._head = response_head(result)
+        if self._tensors is not None:
+            self._head = {"type": TENSORS_TYPE}
 
     @property
     def cancelled(self) -> bool:
@@ -79,7 +84,11 @@ class Stream:
 
         None where the reader has no room for it: `put_held` once it `fits`. Raises TypeError or ValueError for what can't be sent.
         """
-        if type(item) is dict:  # the usual one, by the shortest way
+        if self._tensors is not None:
+            from fornada_sdk.runner.tensor_answers import as_item
+
+            data = checked(as_item(item, self._call.outputs, self._tensors))
+        elif type(item) is dict:  # the usual one, by the shortest way
             data, nonfinite = to_json(item)
             if nonfinite:
                 self._nonfinite = True

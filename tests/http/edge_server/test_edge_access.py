@@ -20,6 +20,11 @@ from tests.unit.edge.fakes import until
 NOBODY, USER, DEPLOYER, ADMIN = Role.NOBODY, Role.USER, Role.DEPLOYER, Role.ADMIN
 AI = "/client/v4/accounts/{account}/ai"
 MODEL = "/api/v1/models/{name:path}"
+V2 = "/v2/models/{name:path}"
+OF_V2 = {f"GET {base}{each}": USER for base in (V2, f"{V2}/versions/{{version}}") for each in ("", "/ready", "/config", "/stats")} | {
+    "POST /v2/repository/models/{name:path}/load": DEPLOYER,
+    "POST /v2/repository/models/{name:path}/unload": DEPLOYER,
+}
 
 MAY = {
     "GET /": NOBODY,
@@ -65,6 +70,23 @@ MAY = {
     },
     "POST /binding/{key}/run": USER,
     "GET /binding/{key}/ai-api/models/search": USER,
+    "GET /v2": NOBODY,
+    "GET /v2/health/live": NOBODY,
+    "GET /v2/health/ready": NOBODY,
+    "POST /v2/repository/index": USER,
+    f"POST {V2}/infer": USER,
+    f"POST {V2}/versions/{{version}}/infer": USER,
+    **OF_V2,
+    **{
+        f"{each}": USER
+        for memory in ("system", "cuda")
+        for each in (
+            f"GET /v2/{memory}sharedmemory/status",
+            f"POST /v2/{memory}sharedmemory/region/{{region}}/register",
+            f"POST /v2/{memory}sharedmemory/region/{{region}}/unregister",
+            f"POST /v2/{memory}sharedmemory/unregister",
+        )
+    },
     "GET /api/v1/models": USER,
     f"GET {MODEL}": USER,
     f"PUT {MODEL}": DEPLOYER,
@@ -88,11 +110,20 @@ MAY = {
     "POST /api/v1/prune": ADMIN,
 }
 """Method and pattern of a route -> the least role that a key for it has."""
-PRIVATE = {row for row in MAY if MODEL in row or row == "GET /v1/models/{id:path}"} | {
+PRIVATE = {row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or row == "GET /v1/models/{id:path}"} | {
     f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses")
 }
 """Routes that name a model, which the table's requests do with one that is its account's alone."""
-NAMES = {"account": "mine", "model": "@test/mine", "name": "@test/mine", "id": "@test/mine", "device": "cuda:0", "key": "-"}
+NAMES = {
+    "account": "mine",
+    "model": "@test/mine",
+    "name": "@test/mine",
+    "id": "@test/mine",
+    "device": "cuda:0",
+    "version": "stable",
+    "region": "r",
+    "key": "-",
+}
 BODY = b'{"model": "@test/mine", "input": "x"}'
 CALLERS = ["no key", "wrong key", "user", "deployer", "admin", "other deployer", "other admin"]
 
@@ -210,7 +241,7 @@ def refusal(mode: str, caller: str, row: str, needed: Role) -> tuple[int, int] |
         return None
     if "{account}" in row:
         return (403, 10000)
-    if role is ADMIN and MODEL in row and not row.startswith("PUT "):
+    if role is ADMIN and (MODEL in row or row in OF_V2) and not row.startswith("PUT "):
         return None  # the whole node
     return (403, 5018) if row in PRIVATE else None
 

@@ -22,6 +22,7 @@ from fornada.edge.server.asgi import EXTENSION, ColdExchange
 from fornada.edge.targets import decoded, query_of
 
 _ENVELOPES = re.compile(r"/client/v4(?!/accounts/[^/]+/ai/v1(?:/|\Z))(?:/|\Z)")
+_TEXTS = re.compile(r"/v2(?:/|\Z)")
 _BELOW_ACCOUNT = re.compile(r"/client/v4/accounts/[^/]+/.")
 
 
@@ -66,6 +67,8 @@ class Routes:
 def _style(path: str) -> Style:
     if path.startswith("/binding/"):
         return Style.BINDING
+    if _TEXTS.match(path):
+        return Style.TEXT
     return Style.ENVELOPE if _ENVELOPES.match(path) else Style.SUPERSET
 
 

@@ -11,11 +11,13 @@ from fornada.core.files import FilesPort
 from fornada.core.finetunes import FinetunesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
+from fornada.core.ports_tensors import NoSignatures, SignaturesPort
 from fornada.core.responses import ResponseStore
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
-from fornada.edge.dialects import admin, binding, openai, workers_ai
+from fornada.edge.dialects import admin, binding, oip, openai, workers_ai
+from fornada.edge.dialects.oip.models import ModelsView
 from fornada.edge.ids import Ids
 from fornada.edge.job_items import JobItems
 from fornada.edge.keyring import Keyring
@@ -67,6 +69,7 @@ class Server:
         telemetry: Telemetry | None = None,
         clock: Clock,
         certificates: Certificates | None = None,
+        signatures: SignaturesPort | None = None,
     ) -> None:
         """`body_bytes` bounds the bodies of all requests together ([server] max_buffered). Without `certificates` it speaks plain HTTP."""
         self._certificates = certificates
@@ -81,6 +84,15 @@ class Server:
         limits = Limits(usage=usage, account_rpm=auth.account_rpm, account_neurons=auth.account_neurons, now=clock.now)
         contracts = Contracts(observer=self._observer, catalog=catalog)
         run = workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs)
+        infer = oip.InferDoor(
+            inference=inference,
+            catalog=catalog,
+            contracts=contracts,
+            clock=self._clock,
+            limits=limits,
+            signatures=signatures if signatures is not None else NoSignatures(),
+        )
+        models = ModelsView(catalog=catalog, operations=operations, calls=infer.calls, clock=self._clock)
         self._doors: tuple[Door, ...] = (
             run,
             *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits) for door in openai.DOORS],
@@ -88,6 +100,7 @@ class Server:
             openai.ResponsesDoor(
                 inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
             ),
+            infer,
         )
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
@@ -96,6 +109,7 @@ class Server:
             *of_workers_ai,
             *binding.routes(of_workers_ai),
             *openai.routes(catalog=catalog, files=files, jobs=jobs, responses=responses, clock=self._clock),
+            *oip.routes(models),
         ]
         self._routes: tuple[Route, ...] = (
             *routes,

@@ -206,6 +206,9 @@ class Model(fornada_sdk.Model):
 
 
 def asked(request):
+    tensors = request.tensors
+    if tensors:
+        return {**tensors.parameters, **tensors}
     keys = request.body.json
     if not isinstance(keys, dict):
         raise BadRequest("the probe takes a JSON object")

@@ -1,4 +1,4 @@
-"""Named tensors around an engine: what they look like outside, their JSON form, and several requests in one call.
+"""Named tensors around an engine: what they look like outside, what requests bring of them, and several requests in one call.
 
 An engine's input and output is a dictionary of numpy arrays by name. Axis 0 counts rows where requests are to be joined.
 Data types are those of the Open Inference Protocol. numpy is the model's own: it is imported when it is first needed.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 from fornada_sdk.api import BadRequest
+from fornada_sdk.api_tensors import Tensor as Sent
 from fornada_sdk.runner.engines import Tensor
 
 Arrays = dict[str, Any]  # numpy.ndarray by name; no name of numpy may stand here, since the model may have none
@@ -82,9 +83,22 @@ def from_json(value: Any, infos: Sequence[TensorInfo]) -> Arrays:
     return {info.name: _array(given[info.name], info) for info in infos}
 
 
-def to_json(arrays: Arrays) -> dict[str, Any]:
-    """`{"outputs": {name: nested lists}}`; bytes that are no UTF-8 as `{"b64": base64}`."""
-    return {"outputs": {name: _listed(array.tolist()) if array.dtype == object else array.tolist() for name, array in arrays.items()}}
+def from_tensors(tensors: Mapping[str, Sent], infos: Sequence[TensorInfo]) -> Arrays:
+    """The arrays of a request's tensors. Raises BadRequest, naming the tensor, where they aren't what the model takes."""
+    by_name = {info.name: info for info in infos}
+    for name, tensor in tensors.items():
+        info = by_name.get(name)
+        if info is None:
+            raise BadRequest(f"input '{name}': the model has no such input; it takes {_described(infos)}")
+        dtype = DTYPES.get(info.dtype, info.dtype)
+        if tensor.dtype != dtype:
+            raise BadRequest(f"input '{name}': got {tensor.dtype}, expects {dtype}")
+        if info.shape is not None and not _fits(tensor.shape, info.shape):
+            raise BadRequest(f"input '{name}': got shape {list(tensor.shape)}, expects {list(info.shape)}")
+    for info in infos:
+        if info.name not in tensors:
+            raise BadRequest(f"input '{info.name}' is missing; the model takes {_described(infos)}")
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 def run_together(run: Callable[[Arrays], Arrays], items: Sequence[Arrays]) -> list[Arrays]:
@@ -188,17 +202,6 @@ def _bytes(value: Any) -> Any:
         except binascii.Error as error:
             raise ValueError(f"no base64: {error}") from None
     raise ValueError('write strings, or {"b64": base64}')
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_listed(each) for each in value]
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"b64": base64.b64encode(value).decode()}
-    return value
 
 
 def _shown(info: TensorInfo) -> str:

@@ -8,10 +8,11 @@ from typing import Any, Callable, Protocol
 
 from fornada_sdk.api import Model
 from fornada_sdk.api_context import Context
+from fornada_sdk.api_tensors import Tensors
 from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.engines import Loaded, LoadError, declared
 from fornada_sdk.runner.engines.python import author
-from fornada_sdk.runner.engines.tensors import Arrays, TensorInfo, from_json, metadata, run_together, to_json, zeros
+from fornada_sdk.runner.engines.tensors import Arrays, TensorInfo, from_json, from_tensors, metadata, run_together, zeros
 from fornada_sdk.runner.warmup import example
 
 DEPTH = 3
@@ -60,13 +61,14 @@ class Weights:
 
 
 class Declarative(Model):
-    """A model without code: `{"inputs": {name: values}}` in, `{"outputs": {name: values}}` out, as JSON."""
+    """A model without code: tensors in, tensors out; as JSON `{"inputs": {name: values}}` and `{"outputs": {name: values}}`."""
 
     def preprocess(self, request: Any, context: Context) -> Arrays:
-        return from_json(request.body.json, self.engine.inputs)
+        tensors = request.tensors
+        return from_tensors(tensors, self.engine.inputs) if tensors else from_json(request.body.json, self.engine.inputs)
 
-    def postprocess(self, outputs: Arrays, context: Context) -> dict[str, Any]:
-        return to_json(outputs)
+    def postprocess(self, outputs: Arrays, context: Context) -> Any:
+        return Tensors(outputs)
 
 
 class Unexampled(Declarative):

@@ -75,7 +75,15 @@ _SCHEMAS: Object = {
         "required": ["error", "success", "errors", "result", "messages"],
     },
 }
-_ERRORS = {Style.ENVELOPE: "EnvelopeError", Style.SUPERSET: "Error", Style.BINDING: "BindingError"}
+_ERRORS = {Style.ENVELOPE: "EnvelopeError", Style.SUPERSET: "Error", Style.BINDING: "BindingError", Style.TEXT: "TextError"}
+
+_SCHEMAS["TextError"] = {
+    **_SCHEMAS["Error"],
+    "properties": {
+        **_SCHEMAS["Error"]["properties"],
+        "error": {"type": "string", "description": "The message alone, as clients look for it"},
+    },
+}
 
 
 def describe(routes: Sequence[Route]) -> Object:
@@ -156,6 +164,8 @@ def _parameter(parameter: Parameter) -> Object:
 
 
 def _tag(pattern: str) -> str:
+    if pattern.startswith("/v2"):
+        return "Open Inference Protocol"
     if "/ai/v1/" in pattern or pattern.startswith("/v1/"):
         return "OpenAI"
     if pattern.startswith("/client/v4"):
