@@ -13,7 +13,7 @@ import pytest
 from tests.bounds import bound
 from tests.docs.pages import DOCS, blocks
 from tests.harness.node import Node, node_environ
-from tests.models.environments import UV, environment
+from tests.models.environments import environment_or_skip
 
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -29,20 +29,7 @@ NAMED_URL = "http://127.0.0.1:8250"
 @pytest.fixture(scope="module")
 def python() -> Path:
     """The interpreter of LangChain's environment."""
-    lock = HERE / "requirements.lock"
-    try:
-        return environment(lock)
-    except subprocess.CalledProcessError:
-        if reachable(lock.read_text().split(maxsplit=1)[0]):
-            raise
-    pytest.skip("LangChain isn't in the cache, and packages can't be fetched")
-
-
-def reachable(package: str) -> bool:
-    """Whether packages can be fetched at all."""
-    command = (str(UV), "pip", "compile", "--quiet", "--no-cache", "--no-deps", "-")
-    index = subprocess.run(command, input=package, text=True, capture_output=True, timeout=bound(120), check=False)
-    return index.returncode == 0
+    return environment_or_skip(HERE / "requirements.lock")
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,24 @@ from fornada.core.names import AccountId, ModelName, VersionDigest
 
 TEXT_TYPES = ("application/json", "text/", "image/")
 _NOISE = frozenset(
-    "accept accept-encoding accept-language api-version cache-control content-type dnt origin pragma priority referer traceparent "
-    "tracestate user-agent via x-real-ip".split()
+    [
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "api-version",
+        "cache-control",
+        "content-type",
+        "dnt",
+        "origin",
+        "pragma",
+        "priority",
+        "referer",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+        "via",
+        "x-real-ip",
+    ]
 )
 _NOISE_PREFIXES = ("cf-", "x-stainless-", "x-forwarded-", "sec-")
 

@@ -1,6 +1,6 @@
 """`/api/v1/models…`: what models there are and what an operator does to them. Each verb answers when it is true."""
 
-from fornada.core.errors import BadRequest, Busy, DeadlinePassed, LoadFailed, NeverFits, UnknownModel
+from fornada.core.errors import BadRequest, Busy, Conflict, DeadlinePassed, LoadFailed, NeverFits, UnknownModel
 from fornada.core.keys import Role
 from fornada.core.names import Instant, ModelName, parse_reference
 from fornada.core.ports import CatalogPort, Clock, Entry, OperationsPort
@@ -33,7 +33,7 @@ def model_routes(*, catalog: CatalogPort, operations: OperationsPort, clock: Clo
                     models.load,
                     Role.DEPLOYER,
                     (Parameter("x-timeout-ms", "How long to wait; the load goes on", {"type": "number"}, place="header"),),
-                    errors=(*refusals, LoadFailed, Busy, NeverFits, DeadlinePassed),
+                    errors=(*refusals, LoadFailed, Busy, NeverFits, DeadlinePassed, Conflict),
                 )
             },
         ),
@@ -55,7 +55,11 @@ def model_routes(*, catalog: CatalogPort, operations: OperationsPort, clock: Clo
         Route(
             f"{BASE}/{{name:path}}/sleep",
             Style.SUPERSET,
-            {"POST": Operation("sleepModel", "Let a model give its memory back", d.MODEL, models.sleep, Role.DEPLOYER, errors=refusals)},
+            {
+                "POST": Operation(
+                    "sleepModel", "Let a model give its memory back", d.MODEL, models.sleep, Role.DEPLOYER, errors=(*refusals, Conflict)
+                )
+            },
         ),
         Route(
             f"{BASE}/{{name:path}}/pin",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import fornada
-from fornada.core.errors import Forbidden, ForeignOrigin, FornadaError, InternalFault, Unauthorized
+from fornada.core.errors import BadRequest, Forbidden, ForeignOrigin, FornadaError, InternalFault, Unauthorized
 from fornada.core.keys import Role
 from fornada.edge.calls import Operation, Parameter, Route
 from fornada.edge.problems import Style, phrase, status_of
@@ -138,7 +138,9 @@ def _success(operation: Operation) -> Object:
 def _refusals(route: Route, operation: Operation) -> Object:
     by_status: dict[int, list[type[FornadaError]]] = {}
     locked = () if operation.needs is Role.NOBODY else (Unauthorized, Forbidden)
-    for kind in dict.fromkeys((*operation.errors, *locked, *_ALWAYS)):
+    # A piece of a path that can't be one, and a parameter that isn't what it must be.
+    named = (BadRequest,) if _PARAMETER.search(route.pattern) or operation.parameters else ()
+    for kind in dict.fromkeys((*operation.errors, *named, *locked, *_ALWAYS)):
         by_status.setdefault(status_of(kind, route.style), []).append(kind)
     schema = _ERRORS[route.style]
     found: Object = {}
