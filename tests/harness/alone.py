@@ -57,6 +57,8 @@ class FilesThenAlone(LoadScopeScheduling):
                 if any(other is not node and not other.shutting_down for other in self.nodes):
                     node.shutdown()
                 return
+        if not self.workqueue:  # short files: the ones before took all that there was
+            return
         super()._assign_work_unit(node)
         if self.workqueue and self._pending_of(self.assigned_work[node]) < 2:
             self._assign_work_unit(node)  # a process begins a test when it knows the next one

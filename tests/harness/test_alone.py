@@ -98,6 +98,13 @@ def test_a_part_of_the_tests_runs_too(tmp_path: Path, narrow: str, passed: int):
     assert not passed or f"{passed} passed" in done.stdout, done.stdout
 
 
+def test_fewer_tests_than_processes_could_begin_with_run_too(tmp_path: Path):
+    files = {f"test_{name}.py": f"def test_{name}(): pass\n" for name in "ab"}
+    done, lines = run(tmp_path, "-n", "2", files=files)
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+    assert {line.name for line in lines} >= {"test_a", "test_b"}
+
+
 @pytest.mark.parametrize(
     ("wanted", "lost"),
     [("test_b.py test_none.py", "test_none.py"), ("test_b.py::test_none", "test_b.py::test_none")],
