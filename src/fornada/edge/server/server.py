@@ -18,6 +18,7 @@ from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
 from fornada.edge.dialects import admin, binding, oip, openai, workers_ai
 from fornada.edge.dialects.oip.models import ModelsView
+from fornada.edge.dialects import admin, anthropic, binding, openai, workers_ai
 from fornada.edge.ids import Ids
 from fornada.edge.job_items import JobItems
 from fornada.edge.keyring import Keyring
@@ -95,7 +96,10 @@ class Server:
         models = ModelsView(catalog=catalog, operations=operations, calls=infer.calls, clock=self._clock)
         self._doors: tuple[Door, ...] = (
             run,
-            *[door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits) for door in openai.DOORS],
+            *[
+                door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits)
+                for door in (*openai.DOORS, *anthropic.DOORS)
+            ],
             binding.BindingDoor(run),
             openai.ResponsesDoor(
                 inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
@@ -110,6 +114,7 @@ class Server:
             *binding.routes(of_workers_ai),
             *openai.routes(catalog=catalog, files=files, jobs=jobs, responses=responses, clock=self._clock),
             *oip.routes(models),
+            *anthropic.routes(),
         ]
         self._routes: tuple[Route, ...] = (
             *routes,

@@ -162,10 +162,11 @@ def _format(given: Object) -> Object:
 
 def _shown(item: Object, id: str) -> Object:
     """An item as the list of a response's input shows it."""
+    id = item.get("id") or id
     if item.get("type", "message") != "message":
-        return {"id": id, **item}
+        return {**item, "id": id}
     content = item.get("content")
     if content is None or isinstance(content, str):
         kind = "output_text" if item["role"] == "assistant" else "input_text"
         content = [{"type": kind, "text": content or "", **({"annotations": []} if kind == "output_text" else {})}]
-    return {"id": id, "type": "message", "status": "completed", **item, "content": content}
+    return {"type": "message", "status": "completed", **item, "id": id, "content": content}

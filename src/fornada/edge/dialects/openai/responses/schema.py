@@ -47,6 +47,7 @@ _ITEM: Object = {
     "type": "object",
     "description": "A message (role and content), or what `type` says: function_call, function_call_output, reasoning, item_reference",
     "properties": {
+        "id": _maybe("string"),
         "type": {"enum": ["message", "function_call", "function_call_output", "reasoning", "item_reference"]},
         "role": {"enum": ["user", "assistant", "system", "developer"]},
         "content": {"type": ["string", "array", "null"]},
