@@ -11,7 +11,7 @@ import msgspec
 from fornada.app.config import ConfigError, is_loopback
 from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
 from fornada.core.errors import Conflict
-from fornada.core.keys import KeysPort
+from fornada.core.keys import KeysPort, without_keys
 from fornada.core.settings import Settings
 from fornada.node.whole_path import whole_path
 from fornada.store.keys import has_keys
@@ -45,7 +45,7 @@ def note(folder: Path, action: str, **fields: object) -> None:
     path = whole_path(folder) / AUDIT
     entry = {"time": rfc3339(time.time()), "level": "info", "event": "audit", "action": action, **fields, "uid": os.getuid()}
     file = RotatingFile(path, max_bytes=1 << 62)  # the node alone turns it: it holds it open
-    file.append(msgspec.json.encode(entry) + b"\n")
+    file.append(without_keys(msgspec.json.encode(entry)) + b"\n")
     file.close()
     if os.geteuid() == 0:  # the node may be another user's
         owner = path.parent.stat()

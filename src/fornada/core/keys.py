@@ -26,6 +26,8 @@ ID_BYTES = 8
 SECRET_BYTES = 32
 _FORM = re.compile(rf"{PREFIX}_([0-9a-f]{{{2 * ID_BYTES}}})_([0-9a-f]{{{2 * SECRET_BYTES}}})\Z")
 _MEANT = re.compile(rf"{PREFIX}_([0-9a-f]{{{2 * ID_BYTES}}})(?:_[0-9a-f]*)?\Z")
+_BEGINS = PREFIX.encode()
+_ANYWHERE = re.compile(rb"(%b(?:_|%%5[fF])[0-9a-f]{%d}(?:_|%%5[fF]))[0-9a-f]{8,%d}" % (_BEGINS, 2 * ID_BYTES, 2 * SECRET_BYTES))
 LONGEST_ACCOUNT = 128
 RPM_MOST = 100_000
 """Requests a minute of a limit: the time of each is remembered."""
@@ -129,6 +131,11 @@ def read_key(text: str) -> Presented | None:
     """Id and secret of what was shown; None for what can be no key."""
     found = _FORM.match(text)
     return Presented(KeyId(found[1]), found[2]) if found else None
+
+
+def without_keys(text: bytes) -> bytes:
+    """`text` for a log: of each key in it the id is left. People put them where an account or a model belongs, in a path that is logged."""
+    return _ANYWHERE.sub(rb"\1...", text) if _BEGINS in text else text
 
 
 def digest_of(secret: str) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from fornada.core.keys import without_keys
 from fornada.core.ports import Clock
 from fornada.telemetry.files import RotatingFile
 from fornada.telemetry.times import rfc3339
@@ -74,12 +75,14 @@ class Log:
 
     def _write(self, level: Level, event: str, fields: dict[str, Any]) -> None:
         entry = {"time": rfc3339(self._clock.wall()), "level": level.name.lower(), "event": event, **fields}
-        line = msgspec.json.encode(entry, enc_hook=str) + b"\n"
+        line = without_keys(said := msgspec.json.encode(entry, enc_hook=str) + b"\n")
         if self._file:
             self._file.append(line)
         if self._stream is not None and level >= self._stream_level:
             _to_stream(self._stream, line)
-        if level > Level.DEBUG:
+        if level > Level.DEBUG and self._feeds:
+            if line is not said:
+                entry = msgspec.json.decode(line)
             for feed in self._feeds:
                 feed.put(entry)
 

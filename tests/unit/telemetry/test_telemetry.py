@@ -47,6 +47,24 @@ def test_a_rotating_file_stays_within_its_bound_and_keeps_the_newest_lines(tmp_p
     assert len(kept) >= 90
 
 
+KEY = "fnd_0123456789abcdef_" + "ab" * 32
+
+
+@pytest.mark.parametrize("text", [KEY, f"/client/v4/accounts/{KEY}/ai", KEY.replace("_", "%5F"), KEY.replace("_", "%5f") + KEY, KEY[:-1]])
+def test_a_key_that_somebody_put_into_a_path_stands_in_no_log_and_no_feed(tmp_path, text):
+    async def kept():
+        log = Log(clock=StoppedClock(), file=tmp_path / "node.log")
+        feed = log.watch()
+        log.info("audit", path=text, account="a")
+        log.debug("http.answered", route=text)
+        told = await asyncio.wait_for(anext(aiter(feed)), bound(5))
+        log.close()
+        return json.dumps(told) + (tmp_path / "node.log").read_text()
+
+    found = asyncio.run(kept())
+    assert "abab" not in found and found.count("0123456789abcdef") == 3 * text.count("fnd"), found
+
+
 def test_an_event_is_one_json_line_with_its_time_and_ids(tmp_path):
     log = Log(clock=StoppedClock(), file=tmp_path / "node.log")
     log.info("instance.ready", instance="i1", load_s=0.5)
