@@ -112,8 +112,6 @@ MAY = {
 }
 """Method and pattern of a route -> the least role that a key for it has."""
 PRIVATE = {row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or row == "GET /v1/models/{id:path}"} | {
-    f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses")
-PRIVATE = {row for row in MAY if MODEL in row or row == "GET /v1/models/{id:path}"} | {
     f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses", "messages")
 }
 """Routes that name a model, which the table's requests do with one that is its account's alone."""
