@@ -64,7 +64,11 @@ def test_fine_tunes_live_through_the_death_of_anything(node: Node):
         before = taken
         thread = threading.Thread(target=go_on)
         thread.start()
-        until(lambda before=before: taken > before, within_s=20, what="an upload has been taken")
+
+        def went_on(before: int = before) -> bool:
+            return taken > before
+
+        until(went_on, within_s=20, what="an upload has been taken")
         control_pid = node.control_pid
         os.kill(control_pid, signal.SIGKILL)
         if round % 2:

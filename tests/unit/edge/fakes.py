@@ -21,8 +21,8 @@ from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.specs import ModelSpec, spec_from_table
 from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
-from fornada.edge.server.certificates import Certificates
 from fornada.edge.server import Server
+from fornada.edge.server.certificates import Certificates
 from fornada.telemetry import Telemetry
 from tests.bounds import bound
 from tests.unit.edge.fake_files import FakeFiles

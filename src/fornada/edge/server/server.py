@@ -16,9 +16,8 @@ from fornada.core.responses import ResponseStore
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
-from fornada.edge.dialects import admin, binding, oip, openai, workers_ai
+from fornada.edge.dialects import admin, anthropic, binding, oip, openai, workers_ai
 from fornada.edge.dialects.oip.models import ModelsView
-from fornada.edge.dialects import admin, anthropic, binding, openai, workers_ai
 from fornada.edge.ids import Ids
 from fornada.edge.job_items import JobItems
 from fornada.edge.keyring import Keyring
