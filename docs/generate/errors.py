@@ -14,7 +14,8 @@ Every refusal says whose fault it is and whether trying again helps. The code is
 that was called:
 
 - under `/client/v4`: `{"result": {}, "success": false, "errors": [{"code", "message"}], "messages": []}`
-- everywhere else the same with `"type": "error"` and `"error": {"message", "type", "param", "code"}` added, which OpenAI's and Anthropic's clients read.
+- everywhere else the same with `"type": "error"` and `"error": {"message", "type", "param", "code"}` added, which OpenAI's and Anthropic's
+  clients read
 
 Where waiting helps, `Retry-After` says how long; where it never does, `x-should-retry: false` keeps clients from trying. A failure in the
 middle of a stream is one `error` event with the second body; then the connection closes, without `[DONE]`.
