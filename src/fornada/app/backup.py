@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
+from fornada.app.data_directory import STORE, DataDirectoryRefused, left_to_its_owner, locked
 from fornada.app.keys import note
 from fornada.app.webhook_secret import SECRET
 from fornada.node.whole_path import whole_path
@@ -56,7 +56,7 @@ def restore(source: Path, folder: Path) -> Restored:
     source, folder = whole_path(source), whole_path(folder)
     inspect(source)
     try:
-        with locked(folder):
+        with left_to_its_owner(folder), locked(folder):
             draft, kept = folder / DRAFT, folder / f"{STORE}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
             if kept.exists():
                 raise BackupRefused(f"{kept} is there already; wait a second and try again")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from fornada.app.config import ConfigError, is_loopback
-from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
+from fornada.app.data_directory import STORE, DataDirectoryRefused, left_to_its_owner, locked
 from fornada.core.errors import Conflict
 from fornada.core.keys import KeysPort, without_keys
 from fornada.core.settings import Settings
@@ -28,6 +28,7 @@ def keys_of(folder: Path) -> Iterator[KeysPort]:
     path = folder / STORE
     try:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(left_to_its_owner(folder))
             if not path.exists() or foreign_schema(path):
                 # It is to be made, or to be made this release's: that must not happen under a node.
                 stack.enter_context(locked(folder))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import fornada
-from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
+from fornada.app.data_directory import STORE, DataDirectoryRefused, left_to_its_owner, locked
 from fornada.control.catalog import Catalog
 from fornada.core.errors import Conflict
 from fornada.core.ports import Pruned
@@ -25,7 +25,7 @@ def prune(folder: Path) -> Mapping[str, Any]:
     """
     folder = whole_path(folder)
     try:
-        with locked(folder):
+        with left_to_its_owner(folder), locked(folder):
             done: Mapping[str, Any] = msgspec.to_builtins(asyncio.run(_prune(folder)))
             return done
     except (DataDirectoryRefused, StoreUnusable) as refusal:
