@@ -40,7 +40,8 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grace_s: float = 10.0
     """How long the keeper waits for a control plane before it ends everything."""
     disk_budget: str = ""
-    """Bytes that environments, artifacts, bundles and the packages' cache may take together; empty: no bound but the disk's."""
+    """Bytes that environments, artifacts, bundles, the packages' cache and the store with its jobs may take together: beyond it nothing is built
+    or fetched; empty: no bound but the disk's."""
     packed_members: int = 64
     """Models without code (engines onnx and litert) that share one process at most; 0: each has one of its own."""
     packed_memory: str = "1GiB"

@@ -1,6 +1,8 @@
 """The room that a node's files may take together, and the refusal when there is none."""
 
 import asyncio
+import contextlib
+import os
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +13,8 @@ from fornada.node.provision.durable import disk_bytes, no_space
 
 COUNTED = ("environments", "artifacts", "bundles", "finetunes", "sdk", "cache")
 """Folders of the data directory that the budget bounds. Environments share files with the cache: each is counted once."""
+COUNTED_FILES = ("store.sqlite", "store.sqlite-wal")
+"""Jobs, their answers and files that were handed in lie there."""
 LEAST_FREE = 16 * 1024 * 1024
 """Left free on the disk, so that the store and the logs can still be written."""
 
@@ -26,7 +30,7 @@ class Disk:
 
     async def used(self) -> int:
         """Bytes that count against the budget."""
-        return await asyncio.to_thread(disk_bytes, *(self.data_dir / name for name in COUNTED))
+        return await asyncio.to_thread(self._used)
 
     async def room_for(self, count: int, *, what: str) -> None:
         """Returns where `count` bytes more may be written, perhaps after a prune. Raises DiskFull with the numbers."""
@@ -48,6 +52,13 @@ class Disk:
             "remove models and run `fornada prune`, or raise [node] disk_budget",
             retry_after_s=60,
         )
+
+    def _used(self) -> int:
+        found = disk_bytes(*(self.data_dir / name for name in COUNTED))
+        for name in COUNTED_FILES:
+            with contextlib.suppress(OSError):
+                found += os.stat(self.data_dir / name).st_blocks * 512
+        return found
 
     def _lacks(self, count: int) -> bool:
         return shutil.disk_usage(self.data_dir).free < count + LEAST_FREE
