@@ -71,6 +71,9 @@ def test_a_node_is_locked_by_its_first_key_and_follows_the_command_at_once(own_n
         ]
         assert node.fetch("DELETE", "/api/v1/models/@keys/mine", headers=bearer(other)).status == 403
         assert node.fetch("DELETE", "/api/v1/models/@keys/mine").status == 401, "and in no audit: anybody could fill it"
+        looked = json.loads(fornada("doctor", "--json", FORNADA_URL=node.url).stdout)["findings"]
+        (seen,) = [finding for finding in looked if finding["subject"] == "node"]
+        assert seen["level"] == "ok" and "FORNADA_TOKEN" in seen["advice"] and "keys create" not in str(seen), seen
         wrong = fornada("ps", code=1, FORNADA_URL=node.url)
         assert "FORNADA_TOKEN" in wrong.stderr and len(wrong.stderr.splitlines()) == 1
     lines = [json.loads(line) for line in (node.data_dir / "logs/audit.log").read_text().splitlines()]

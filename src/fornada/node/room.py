@@ -401,7 +401,7 @@ class Room:
                 self._held[key].resident.put_to_sleep("room")
 
     def _note_waits(self, rooms: Sequence[DeviceRoom]) -> None:
-        """Once when somebody begins to wait, and once more when it is for bytes of processes that are gone: not with every plan."""
+        """When somebody begins to wait, and whenever it changes whether that is for bytes of processes that are gone: not with every plan."""
         lingering = {room.id: room.lingering_bytes for room in rooms if room.lingering_bytes}
         for key, reason in self.reasons.items():
             if key in self._waiting and self._logged.get(key) != bool(lingering):

@@ -15,6 +15,7 @@ import pytest
 from fornada.core.errors import DiskFull, LoadFailed
 from fornada.core.names import LOCAL_ACCOUNT
 from fornada.node.provision.artifacts import fetch_name
+from fornada.node.provision.download import shown
 from tests.bounds import count
 from tests.unit.control.packing import extended
 from tests.unit.provision.wheels import make_wheel
@@ -440,3 +441,18 @@ async def test_a_budget_refuses_a_download_with_the_numbers(provisioners, versio
     provisioner.referenced = tuple
     with pytest.raises(DiskFull, match=r"its budget of 4\.8 MiB, artifact weights/model\.tflite needs 9\.8 MiB more"):
         await provisioner.artifacts(version(f"{web.url}/x"), steps)
+
+
+async def test_the_store_counts_in_the_budget(provisioners, version, steps, web, tmp_path):
+    """Jobs and what they were answered lie there."""
+    web.files["/x"] = CONTENT
+    provisioner = provisioners(offline=False, disk_budget="20MB")
+    provisioner.referenced = tuple
+    write(tmp_path / "data/store.sqlite", b"x" * 15_000_000)
+    with pytest.raises(DiskFull, match=r"holds 14\.\d MiB of its budget of 19\.1 MiB"):
+        await provisioner.artifacts(version(f"{web.url}/x"), steps)
+
+
+@pytest.mark.parametrize("host", ["[2001:db8::1]:81", "example.org"])
+async def test_an_address_is_shown_as_it_could_be_typed(host):
+    assert shown(f"https://user:word@{host}/x?token=secret") == f"https://{host}/x"

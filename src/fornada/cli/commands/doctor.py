@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fornada.cli.client import Node, with_node
-from fornada.cli.failures import CommandFailed
+from fornada.cli.failures import CommandFailed, Refused
 from fornada.cli.output import hanging, print_json
 
 if TYPE_CHECKING:
@@ -86,10 +86,17 @@ def findings(machine: "Machine", isolation: "Isolation", node: Node | None) -> "
 def _node(node: Node) -> "Iterable[Finding]":
     from fornada.cli.checks.finding import ok, warn
     from fornada.cli.commands.nodes import listed
+    from fornada.core.errors import Unauthorized
 
     try:
         nodes = listed(node.get("/api/v1/nodes"))
     except CommandFailed as failure:
+        if isinstance(failure, Refused) and failure.code == Unauthorized.code:
+            # It does what it should: only that this user's key is none of an administrator's, or isn't there.
+            yield ok(
+                "node", f"one answers at {node.url}, and tells of itself to administrators", "set FORNADA_TOKEN to such a key to see more"
+            )
+            return
         what, _, advice = failure.message.partition("; ")
         yield warn("node", what, advice)
         return

@@ -191,4 +191,5 @@ def shown(url: str) -> str:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:  # it is none; who fetches it will say so
         return url.partition("://")[0] + "://…"
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
