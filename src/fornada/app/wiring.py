@@ -20,6 +20,7 @@ from fornada.app.webhook_secret import webhook_secret
 from fornada.control.catalog import Catalog
 from fornada.control.files import Files
 from fornada.control.finetunes import Finetunes
+from fornada.control.gateways import Gateways
 from fornada.control.jobs import Jobs
 from fornada.control.webhooks import Webhooks
 from fornada.core.errors import DiskFull
@@ -171,6 +172,9 @@ class Node:
             settings=settings.finetunes,
             new_id=lambda: str(uuid.uuid4()),
         )
+        self._gateways = Gateways(
+            store=self._store, clock=self._clock, log=self._telemetry.log, settings=settings.gateway, new_id=lambda: uuid.uuid4().hex
+        )
         self._server = Server(
             inference=self._manager,
             catalog=self._catalog,
@@ -188,6 +192,8 @@ class Node:
             clock=self._clock,
             certificates=self._certificates(),
             signatures=self._manager.signatures,
+            gateways=self._gateways,
+            log_body_bytes=parse_size(settings.gateway.max_log_body),
         )
 
     def _certificates(self) -> Certificates | None:
@@ -244,6 +250,7 @@ class Node:
         self._jobs.start(self._server.items)
         self._files.start()
         self._finetunes.start()
+        self._gateways.start()
         self._webhooks.start()
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
@@ -278,6 +285,7 @@ class Node:
         await self._finetunes.close()
         await self._provision.close()
         summing.cancel()
+        self._gateways.close()
         self._usage.close()
         self._store.close()
         self._telemetry.close()

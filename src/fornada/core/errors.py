@@ -12,6 +12,8 @@
     │   ├── TooManyFinetunes   5015  the account has as many as it may
     │   ├── LoraUnsupported    5005  the model's engine applies no adapters
     │   ├── UnknownResponse    5017
+    │   ├── UnknownGateway     2001
+    │   ├── UnknownLog         2002  of a gateway
     │   ├── UnknownRoute       7000
     │   ├── MethodNotAllowed   7001
     │   ├── TooLarge           3006  names the limit
@@ -123,6 +125,18 @@ class UnknownResponse(CallerFault):
     """No response of that id, or somebody else's, or one that wasn't stored or has been forgotten."""
 
     code = 5017
+
+
+class UnknownGateway(CallerFault):
+    """The account has no AI gateway of that id."""
+
+    code = 2001
+
+
+class UnknownLog(CallerFault):
+    """The gateway has no log of that id, or it is another key's, or it has been forgotten."""
+
+    code = 2002
 
 
 class UnknownRoute(CallerFault):

@@ -176,6 +176,19 @@ class FinetuneSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The largest rank that an adapter may have."""
 
 
+class GatewaysSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[gateway]"""
+
+    cache: str = "64MiB"
+    """Memory for the answers that AI gateways keep, of all accounts together; who holds the most gives way first."""
+    max_logs: str = "64MiB"
+    """Logs of all gateways of one account; beyond it a gateway's log_management_strategy counts."""
+    max_log_body: str = "64KiB"
+    """Of what was asked, and as much of what was answered, that a log keeps."""
+    keep_logs_s: float = 30 * 86400.0
+    """How long a log is kept."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """fornada.toml with flags and environment applied."""
 
@@ -187,6 +200,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outbound: OutboundSettings = OutboundSettings()
     jobs: JobsSettings = JobsSettings()
     finetunes: FinetuneSettings = FinetuneSettings()
+    gateway: GatewaysSettings = GatewaysSettings()
     # Not in the file: decided at start
     host: str = "127.0.0.1"
     port: int = 8250
@@ -206,4 +220,5 @@ SECTIONS: dict[str, Any] = {
     "outbound": OutboundSettings,
     "jobs": JobsSettings,
     "finetunes": FinetuneSettings,
+    "gateway": GatewaysSettings,
 }

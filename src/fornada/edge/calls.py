@@ -35,6 +35,8 @@ class Exchange(Protocol):
     """Set by the dialect once the model is known: who counts the outcome."""
     size: int
     """Bytes of the body."""
+    more: bytes
+    """Header lines for a refusal, beyond its own."""
 
     def body(self) -> bytes:
         """The whole body. Either this or `pieces` is to be called, once."""

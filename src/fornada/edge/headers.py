@@ -42,7 +42,10 @@ _SECRET = re.compile(r"auth|cookie|token|secret|password|passwd|credential|api-?
 _KEYS = ("x-api-key", "x-auth-key", "x-auth-user-service-key")
 """Headers that a key comes in where there is no Authorization: Anthropic's, and Cloudflare's older ones."""
 _CORS_METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
-_EXPOSED = b"cf-ai-req-id, x-request-id, retry-after, x-should-retry, content-type"
+_EXPOSED = (
+    b"cf-ai-req-id, x-request-id, retry-after, x-should-retry, content-type, "
+    b"cf-aig-cache-status, cf-aig-log-id, cf-aig-step, cf-aig-request-id, cf-aig-event-id"
+)
 
 
 class Facts:
@@ -66,6 +69,7 @@ class Facts:
         "refusal",
         "request_id",
         "target",
+        "through",
         "timeout_s",
         "upgrade",
     )
@@ -87,6 +91,8 @@ class Facts:
         self.priority = Priority.NORMAL
         self.timeout_s: float | None = None
         self.affinity: str | None = None
+        self.through: str | None = None
+        """The AI gateway that the request is to go through."""
         self.cors = b""
         """Response header lines that let a page read the answer."""
         self.preflight = False
@@ -109,7 +115,7 @@ def read_facts(fields: Sequence[tuple[bytes, bytes]], authenticator: Authenticat
     for key, value in fields:
         name = key.decode("ascii").lower()
         if name in named:
-            if name in ("host", "origin", "content-type", "authorization"):
+            if name in ("host", "origin", "content-type", "authorization", "cf-aig-authorization"):
                 facts.refusal = BadRequest(f"the header {name} came twice")
             value = named[name] + b", " + value
         named[name] = value
@@ -146,6 +152,8 @@ def _read(facts: Facts, named: dict[str, bytes], authenticator: Authenticator, *
         facts.cors = _cors(origin, named) if facts.preflight else _readable(origin)
     facts.timeout_s = _timeout_s(named.get("x-timeout-ms"))
     facts.priority = _priority(named.get("x-priority"))
+    if "cf-aig-gateway-id" in named:
+        facts.through = _text(named["cf-aig-gateway-id"])
     affinity = _text(named.get("x-session-affinity", b""))
     facts.affinity = affinity[:LONGEST_AFFINITY] or None
     shown = {name: _text(value) for name, value in named.items() if name not in _HOP and not _SECRET.search(name)}
@@ -173,9 +181,11 @@ def _priority(value: bytes | None) -> Priority:
 
 
 def _token(named: dict[str, bytes]) -> str | None:
-    scheme, _, rest = _text(named.get("authorization", b"")).partition(" ")
-    if scheme.lower() == "bearer" and rest.strip():
-        return rest.strip()
+    # Behind a gateway `authorization` may be some provider's; what is meant for the gateway stands beside it.
+    for name in ("cf-aig-authorization", "authorization"):
+        scheme, _, rest = _text(named.get(name, b"")).partition(" ")
+        if scheme.lower() == "bearer" and rest.strip():
+            return rest.strip()
     return next((_text(named[name]) for name in _KEYS if named.get(name)), None)
 
 

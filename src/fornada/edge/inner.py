@@ -52,6 +52,7 @@ class InnerExchange:
         self.trace_id = trace_id
         self.meter: Meter | None = None
         self.size = len(body)
+        self.more = b""
         self._body = body
         self._heard: Heard | None = heard
         """None: all was said, or nobody listens any more."""

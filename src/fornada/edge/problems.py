@@ -53,6 +53,8 @@ STATUS: dict[type[FornadaError], int] = {
     errors.TooManyFinetunes: 409,
     errors.LoraUnsupported: 405,
     errors.UnknownResponse: 404,
+    errors.UnknownGateway: 404,
+    errors.UnknownLog: 404,
     errors.UnknownRoute: 400,
     errors.MethodNotAllowed: 405,
     errors.TooLarge: 413,

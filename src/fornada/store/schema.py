@@ -206,7 +206,46 @@ CREATE INDEX responses_by_account ON responses (account, created, size);
 CREATE INDEX responses_by_time ON responses (created);
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SERVING, MEMORY, JOBS, KEYS, FILES, HOOKS, USAGE, PACKED, CALLERS, PROOFS, FINETUNES, RESPONSES)
+
+GATEWAYS = """
+CREATE TABLE gateways (
+    account TEXT NOT NULL,
+    id TEXT NOT NULL,
+    settings BLOB NOT NULL,         -- core.gateway.GatewaySettings as JSON
+    created REAL NOT NULL,
+    modified REAL NOT NULL,
+    PRIMARY KEY (account, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE gateway_logs (
+    id TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    gateway TEXT NOT NULL,
+    created REAL NOT NULL,
+    size INTEGER NOT NULL,          -- bytes of the row, about
+    record TEXT NOT NULL,           -- core.gateway.Log as JSON; before the bodies, so that a search reads none of them
+    request BLOB NOT NULL,
+    response BLOB NOT NULL
+) STRICT;
+CREATE INDEX gateway_logs_by_time ON gateway_logs (account, gateway, created);
+CREATE INDEX gateway_logs_by_age ON gateway_logs (created);
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    FIRST,
+    SERVING,
+    MEMORY,
+    JOBS,
+    KEYS,
+    FILES,
+    HOOKS,
+    USAGE,
+    PACKED,
+    CALLERS,
+    PROOFS,
+    FINETUNES,
+    RESPONSES,
+    GATEWAYS,
+)
 """Number n takes a file from schema version n to n + 1."""
 
 APPLICATION_ID = 0x464F524E

@@ -11,6 +11,7 @@ from fornada.core.specs import ModelSpec
 from fornada.store.file import foreign_schema
 from fornada.store.files import FileRows
 from fornada.store.finetunes import FinetuneRows
+from fornada.store.gateways import GatewayRows
 from fornada.store.hooks import HookRows
 from fornada.store.jobs import JobRows
 from fornada.store.keys import SqliteKeys
@@ -22,7 +23,7 @@ from fornada.store.usage import UsageRows
 __all__ = ["SqliteStore", "StoreUnusable", "foreign_schema"]
 
 
-class SqliteStore(FileRows, FinetuneRows, HookRows, JobRows, ProofRows, ResponseRows, SqliteKeys, UsageRows):
+class SqliteStore(FileRows, FinetuneRows, GatewayRows, HookRows, JobRows, ProofRows, ResponseRows, SqliteKeys, UsageRows):
     """The store in the file `path`, whose folder must exist."""
 
     def entries(self) -> list[Entry]:

@@ -10,7 +10,7 @@ import pytest
 
 from fornada.core.keys import Key, KeyId, Role, new_key
 from fornada.core.names import AccountId
-from fornada.core.settings import AuthSettings
+from fornada.core.settings import AuthSettings, GatewaysSettings
 from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
 from tests.harness.client import Closed, Response
@@ -43,6 +43,25 @@ MAY = {
     f"GET {AI}/finetunes/public": USER,
     f"POST {AI}/finetunes/{{finetune}}/finetune-assets": DEPLOYER,
     f"DELETE {AI}/finetunes/{{finetune}}": DEPLOYER,
+    **{
+        f"{method} /client/v4/accounts/{{account}}/ai-gateway/gateways{rest}": role
+        for method, rest, role in (
+            ("GET", "", USER),
+            ("POST", "", DEPLOYER),
+            ("GET", "/{gateway}", USER),
+            ("PUT", "/{gateway}", DEPLOYER),
+            ("DELETE", "/{gateway}", DEPLOYER),
+            ("GET", "/{gateway}/logs", DEPLOYER),
+            ("DELETE", "/{gateway}/logs", DEPLOYER),
+            ("GET", "/{gateway}/logs/{log}", USER),
+            ("PATCH", "/{gateway}/logs/{log}", USER),
+            ("GET", "/{gateway}/logs/{log}/request", USER),
+            ("GET", "/{gateway}/logs/{log}/response", USER),
+            ("GET", "/{gateway}/url/{provider}", USER),
+        )
+    },
+    "POST /gateway/v1/{account}/{gateway}": USER,
+    "POST /gateway/v1/{account}/{gateway}/{endpoint:path}": USER,
     **{
         f"{each}": USER
         for base in ("/v1", f"{AI}/v1")
@@ -123,6 +142,10 @@ NAMES = {
     "device": "cuda:0",
     "version": "stable",
     "region": "r",
+    "gateway": "default",
+    "log": "x",
+    "provider": "workers-ai",
+    "endpoint": "workers-ai/@test/mine",
     "key": "-",
 }
 BODY = b'{"model": "@test/mine", "input": "x"}'
@@ -175,7 +198,7 @@ class Locked(Served):
                 ("other admin", "other", ADMIN),
             ):
                 self.create(name, account, role)
-        super().__init__(keyring=Keyring(self.keys, loopback=loopback, mark=self.mark), auth=auth, usage=usage)
+        super().__init__(gateways=GatewaysSettings(), keyring=Keyring(self.keys, loopback=loopback, mark=self.mark), auth=auth, usage=usage)
         self.catalog.add("@test/mine", account="mine", visibility="account")
 
     def create(self, name: str, account: str, role: Role, **limits: Any) -> Key:
@@ -299,6 +322,7 @@ def test_each_way_of_showing_a_key_is_understood_and_none_reaches_model_code(loc
     for shown in (
         {"authorization": f"Bearer {text}"},
         {"authorization": f"bearer   {text}"},
+        {"authorization": "Bearer another", "cf-aig-authorization": f"Bearer {text}"},
         {"x-auth-email": "a@b.example", "x-auth-key": text},
         {"x-auth-user-service-key": text},
         {"x-api-key": text, "anthropic-version": "2023-06-01"},
@@ -402,3 +426,40 @@ def test_a_job_knows_the_key_that_it_came_with(locked: Locked):
     assert locked.fetch("POST", target, payload={"requests": [{}]}, headers=locked.show("user")).status == 200
     assert locked.jobs.last.caller == locked.keys.held[0].id
     assert locked.jobs.last.account == "mine"
+
+
+GATEWAYS = "/client/v4/accounts/mine/ai-gateway/gateways"
+WAY = "/gateway/v1/mine/default/workers-ai/@test/mine"
+
+
+def test_a_user_reads_the_logs_of_his_own_key_and_a_deployer_his_account_s(locked: Locked):
+    asked = locked.fetch("POST", WAY, b"{}", headers=locked.show("deployer"))
+    one = f"{GATEWAYS}/default/logs/{asked.headers['cf-aig-log-id']}"
+    assert locked.fetch("GET", one, headers=locked.show("deployer")).status == 200
+    for method, body in (("GET", None), ("PATCH", b'{"feedback": 1}')):
+        assert locked.fetch(method, one, body, headers=locked.show("user")).code == 2002
+    own = locked.fetch("POST", WAY, b"{}", headers=locked.show("user")).headers["cf-aig-log-id"]
+    for caller in ("user", "deployer"):
+        assert locked.fetch("PATCH", f"{GATEWAYS}/default/logs/{own}", b'{"feedback": 1}', headers=locked.show(caller)).status == 200
+    assert locked.fetch("GET", f"{GATEWAYS}/default/logs", headers=locked.show("user")).status == 403
+
+
+def test_what_is_kept_is_no_way_around_a_key_s_models(locked: Locked):
+    locked.catalog.add("@test/free", account="mine")
+    locked.create("narrow", "mine", USER, models=("@test/free",))
+    kept = {"cf-aig-cache-ttl": "60"}
+    assert locked.fetch("POST", WAY, b"{}", headers={**locked.show("user"), **kept}).status == 200
+    refused = locked.fetch("POST", WAY, b"{}", headers={**locked.show("narrow"), **kept})
+    assert (refused.status, refused.code) == (403, 5018)
+    named = {"cf-aig-cache-key": "k"}
+    other = WAY.replace("@test/mine", "@test/free")
+    assert locked.fetch("POST", WAY, b'{"secret": 1}', headers={**locked.show("user"), **named}).status == 200
+    answered = locked.fetch("POST", other, b"{}", headers={**locked.show("narrow"), **named})
+    assert answered.status == 200 and b"secret" not in answered.body
+
+
+def test_a_hit_is_none_of_a_key_s_requests_of_a_minute(locked: Locked):
+    locked.create("slow", "mine", USER, requests_per_minute=1)
+    shown = {**locked.show("slow"), "cf-aig-cache-ttl": "60"}
+    assert [locked.fetch("POST", WAY, b"{}", headers=shown).status for _ in range(3)] == [200] * 3
+    assert locked.fetch("POST", WAY, b'{"x": 1}', headers=shown).code == 3106

@@ -2,27 +2,32 @@
 
 import asyncio
 import socket
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import uvloop
 
 from fornada.app.wiring import SystemClock
+from fornada.control.gateways import Gateways
 from fornada.control.nearest import nearest
 from fornada.core.errors import BadRequest, FornadaError, InvalidSpec, ModelNotAllowed, UnknownModel
 from fornada.core.names import AccountId, Instant, ModelName, Reference, VersionDigest
 from fornada.core.ports import Entry, Health, LogLine, ModelView, Pruned, Resolved, Version
 from fornada.core.requests import AnswerHead, InferenceRequest, InvokeHead, Sink
-from fornada.core.settings import AuthSettings, ServerSettings
+from fornada.core.settings import AuthSettings, GatewaysSettings, ServerSettings
 from fornada.core.specs import ModelSpec, spec_from_table
 from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
 from fornada.edge.server import Server
 from fornada.edge.server.certificates import Certificates
+from fornada.store.sqlite import SqliteStore
 from fornada.telemetry import Telemetry
 from tests.bounds import bound
 from tests.unit.edge.fake_files import FakeFiles
@@ -135,6 +140,14 @@ class _Ticket:
 
     def taken(self, count: int) -> None:
         self.submitted.taken += count
+
+
+class Quiet:
+    """An EventLog that nobody reads."""
+
+    def info(self, event: str, /, **fields: Any) -> None: ...
+
+    def warning(self, event: str, /, **fields: Any) -> None: ...
 
 
 Behaviour = Callable[[Submitted], None]
@@ -304,7 +317,9 @@ class Edge:
         telemetry: Telemetry | None = None,
         body_bytes: int = 1024**3,
         certificates: Certificates | None = None,
+        gateways: GatewaysSettings | None = None,
     ) -> None:
+        """`gateways`: with AI gateways of these settings, over a real store."""
         self.certificates = certificates
         self.catalog = FakeCatalog()
         self.inference = FakeInference()
@@ -320,6 +335,9 @@ class Edge:
         self._usage = usage
         self._telemetry = telemetry
         self._body_bytes = body_bytes
+        self._with_gateways = gateways
+        self.gateways: Gateways | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._loop = self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.server: Server
@@ -328,6 +346,9 @@ class Edge:
     def start(self) -> "Edge":
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = self.listener.getsockname()
+        self._thread.start()
+        if self._with_gateways is not None:
+            self.do(self._make_gateways(self._with_gateways))
         self.server = Server(
             inference=self.inference,
             catalog=self.catalog,
@@ -344,10 +365,28 @@ class Edge:
             telemetry=self._telemetry,
             clock=SystemClock(),
             certificates=self.certificates,
+            gateways=self.gateways,
         )
-        self._thread.start()
         self.do(self.server.start([self.listener.dup()]))
         return self
+
+    async def _make_gateways(self, settings: GatewaysSettings) -> None:
+        """On the server's loop: SQLite's objects belong to the thread that made them."""
+        self._folder = tempfile.TemporaryDirectory()
+        self.store = SqliteStore(Path(self._folder.name) / "store.sqlite")
+        self.gateways = Gateways(
+            store=self.store,
+            clock=SystemClock(),
+            log=self._telemetry.log if self._telemetry else Quiet(),
+            settings=settings,
+            new_id=lambda: uuid.uuid4().hex,
+        )
+
+    async def _close_gateways(self) -> None:
+        if self.gateways is not None and self._folder is not None:
+            self.gateways.close()
+            self.store.close()
+            self._folder.cleanup()
 
     def connections(self) -> int:
         """How many are open."""
@@ -358,6 +397,7 @@ class Edge:
 
     def close(self) -> None:
         self.stop()
+        self.do(self._close_gateways())
         self.do(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(bound(10))

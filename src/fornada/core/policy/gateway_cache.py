@@ -1,6 +1,7 @@
 """What a gateway keeps of answers, and when a request is the same as one before."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -9,27 +10,11 @@ from fornada.core.gateway import GatewayId, Rules
 from fornada.core.names import AccountId, ModelName, VersionDigest
 
 TEXT_TYPES = ("application/json", "text/", "image/")
-_NOISE = frozenset(
-    [
-        "accept",
-        "accept-encoding",
-        "accept-language",
-        "api-version",
-        "cache-control",
-        "content-type",
-        "dnt",
-        "origin",
-        "pragma",
-        "priority",
-        "referer",
-        "traceparent",
-        "tracestate",
-        "user-agent",
-        "via",
-        "x-real-ip",
-    ]
+_NOISE = re.compile(
+    r"(accept|accept-encoding|accept-language|api-version|cache-control|content-type|dnt|origin|pragma|priority|referer|traceparent|tracestate"
+    r"|user-agent|via|x-real-ip|x-session-affinity|x-auth-email)\Z|(cf-|x-stainless-|x-forwarded-|sec-)"
 )
-_NOISE_PREFIXES = ("cf-", "x-stainless-", "x-forwarded-", "sec-")
+"""Headers that no answer depends on."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -68,7 +53,7 @@ def cache_key(
     version of a model answers otherwise. A key that the caller names stands for all that, but never reaches beyond its gateway."""
     if rules.cache_key is not None:
         return _digest(account, gateway, "named", rules.cache_key)
-    shown = [f"{name}: {headers[name]}" for name in sorted(headers) if not _is_noise(name)]
+    shown = [f"{name}: {headers[name]}" for name in sorted(headers) if not _NOISE.match(name)]
     return _digest(account, gateway, "exact", provider, endpoint, version, media_type, *shown, body=canonical(body))
 
 
@@ -83,10 +68,6 @@ def canonical(body: bytes) -> bytes:
 def may_be_kept(type: str) -> bool:
     """Whether answers of that media type are: texts and pictures."""
     return type.lower().startswith(TEXT_TYPES)
-
-
-def _is_noise(name: str) -> bool:
-    return name in _NOISE or name.startswith(_NOISE_PREFIXES)
 
 
 def _digest(*words: str, body: bytes = b"") -> bytes:

@@ -271,7 +271,7 @@ class Connection(Overseen):
         shared = self.shared
         keep_alive = parser.should_keep_alive()
         method = parser.get_method()
-        target = shared.targets.find(url) if method == b"POST" else None
+        target = shared.target(url, facts) if method == b"POST" else None
         exchange: Exchange
         if target is None:
             exchange = ColdExchange(shared, self._pipeline, facts, method, url, shared.trace(), keep_alive, old)

@@ -55,6 +55,8 @@ class HotExchange:
     started = 0.0
     meter: Meter | None = None
     ticket: Ticket | None = None
+    more = b""
+    """Header lines for a refusal, beyond its own."""
     early: FornadaError | None = None
     """Refused before the body was read."""
     held = b""
@@ -163,7 +165,7 @@ class HotExchange:
             self.keep_alive = False
         self._count(error)
         self._tell(found.status, error)
-        lines = JSON_TYPE + header_lines(found.headers)
+        lines = JSON_TYPE + header_lines(found.headers) + self.more
         self.pipeline.answered(self, b"%bcontent-length: %d\r\n\r\n%b" % (self._head(found.status, lines), len(found.body), found.body))
 
     @property

@@ -11,13 +11,18 @@ from fornada.core.files import FilesPort
 from fornada.core.finetunes import FinetunesPort
 from fornada.core.jobs import JobsPort
 from fornada.core.ports import CatalogPort, Clock, InferencePort, OperationsPort
+from fornada.core.ports_gateway import GatewaysPort
 from fornada.core.ports_tensors import NoSignatures, SignaturesPort
 from fornada.core.responses import ResponseStore
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
 from fornada.edge.dialects import admin, anthropic, binding, oip, openai, workers_ai
+from fornada.edge.dialects.gateway import GatewayDoor
+from fornada.edge.dialects.gateway import routes as gateway_routes
 from fornada.edge.dialects.oip.models import ModelsView
+from fornada.edge.gateway.passage import Passages, Timer
+from fornada.edge.gateway.steps import Ways
 from fornada.edge.ids import Ids
 from fornada.edge.job_items import JobItems
 from fornada.edge.keyring import Keyring
@@ -27,7 +32,7 @@ from fornada.edge.server.app import Routes, application
 from fornada.edge.server.certificates import Certificates
 from fornada.edge.server.connection import Connection
 from fornada.edge.server.handshakes import Handshakes, SecureListener
-from fornada.edge.server.shared import Shared
+from fornada.edge.server.shared import Shared, Through
 from fornada.edge.targets import Targets
 from fornada.edge.validation import Contracts
 from fornada.telemetry import Telemetry
@@ -70,8 +75,11 @@ class Server:
         clock: Clock,
         certificates: Certificates | None = None,
         signatures: SignaturesPort | None = None,
+        gateways: GatewaysPort | None = None,
+        log_body_bytes: int = 64 * 1024,
     ) -> None:
-        """`body_bytes` bounds the bodies of all requests together ([server] max_buffered). Without `certificates` it speaks plain HTTP."""
+        """`body_bytes` bounds the bodies of all requests together ([server] max_buffered). Without `certificates` it speaks plain HTTP.
+        `log_body_bytes` bounds each body in a gateway's log."""
         self._certificates = certificates
         self._operations = operations
         self._settings = settings
@@ -105,6 +113,16 @@ class Server:
             ),
             infer,
         )
+        gateway: list[Route] = []
+        self._through: Through | None = None
+        if gateways is not None:
+            passages = Passages(
+                gateways=gateways, catalog=catalog, clock=clock, observer=self._observer, later=_later, most_log_body=log_body_bytes
+            )
+            door = GatewayDoor(passages=passages, ways=Ways(self._doors))
+            self._doors = (*self._doors, door)
+            self._through = door.through
+            gateway = gateway_routes(gateways=gateways, scheme="https" if certificates is not None else "http")
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
         of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts, finetunes=finetunes)
@@ -114,6 +132,7 @@ class Server:
             *openai.routes(catalog=catalog, files=files, jobs=jobs, responses=responses, clock=self._clock),
             *oip.routes(models),
             *anthropic.routes(),
+            *gateway,
         ]
         self._routes: tuple[Route, ...] = (
             *routes,
@@ -142,6 +161,7 @@ class Server:
             settings=self._settings,
             body_bytes=self._body_bytes,
             targets=Targets(self._doors),
+            through=self._through,
             keyring=self._keyring,
             operations=self._operations,
             observer=self._observer,
@@ -294,6 +314,10 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(listener.wait_closed(), 1.0)
         self._shared = None
+
+
+def _later(delay_s: float, callback: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(delay_s, callback)
 
 
 async def _tick(shared: Shared, certificates: Certificates | None) -> None:

@@ -2,14 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from fornada.core.errors import FornadaError, Unavailable
 from fornada.core.ports import Clock, OperationsPort
 from fornada.core.settings import ServerSettings
 from fornada.edge.auth import ANYBODY, Caller
-from fornada.edge.calls import JSON_TYPE
-from fornada.edge.headers import read_facts
+from fornada.edge.calls import JSON_TYPE, Target
+from fornada.edge.headers import Facts, read_facts
 from fornada.edge.ids import Ids
 from fornada.edge.keyring import Keyring
 from fornada.edge.observer import Observer
@@ -45,6 +46,10 @@ class ColdRoutes(Protocol):
         """What the audit calls it; empty where that doesn't want to know."""
 
 
+Through = Callable[[Target, str], Target]
+"""The same target behind the AI gateway of that name."""
+
+
 class Shared:
     """Settings, tables and the state of the server, for its connections."""
 
@@ -54,6 +59,7 @@ class Shared:
         settings: ServerSettings,
         body_bytes: int,
         targets: Targets,
+        through: "Through | None" = None,
         keyring: Keyring,
         operations: OperationsPort,
         observer: Observer,
@@ -65,6 +71,7 @@ class Shared:
         self.settings = settings
         self.bodies = Bodies(body_bytes)
         self.targets = targets
+        self._through = through
         self.authenticator = keyring
         self.mark = keyring.mark
         self.seen = keyring.seen
@@ -96,6 +103,13 @@ class Shared:
         """Whether new requests may come. Looked at for each one, so it is one word: the node accepts, and doesn't drain."""
         self._operations = operations
         self.tick()
+
+    def target(self, url: bytes, facts: Facts) -> Target | None:
+        """The hot target of a POST, behind the gateway that its headers name."""
+        found = self.targets.find(url)
+        if facts.through is None or found is None or self._through is None:
+            return found
+        return self._through(found, facts.through)
 
     def tick(self) -> None:
         """Looks at the clocks and at the node."""

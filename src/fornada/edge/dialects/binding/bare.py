@@ -32,6 +32,7 @@ class BareExchange:
         self.request_id = given.request_id
         self.trace_id = given.trace_id
         self.size = given.size if body is None else len(body)
+        self.more = b""
 
     @property
     def meter(self) -> Meter | None:
