@@ -148,6 +148,9 @@ class Beginning:
             "name": model,
             "id": model if "/models/" in self._pattern else "none",
             "device": "cuda:0",
+            "gateway": "default",
+            "provider": "workers-ai",
+            "endpoint": f"workers-ai/{model}",
         }
         path = re.sub(r"\{(\w+)\}", lambda found: quote(values.get(found[1], "1"), safe="/@"), self._pattern)
         made = Request(self.label, self._method, path)

@@ -21,9 +21,20 @@ class Patch(msgspec.Struct, frozen=True):
     score: float | msgspec.UnsetType | None = msgspec.UNSET
     metadata: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
 
+    def applied(self, log: Log) -> Log:
+        """The log with what this says."""
+        changes: dict[str, Any] = {}
+        if self.feedback is not msgspec.UNSET:
+            changes["feedback"] = None if self.feedback is None else int(self.feedback)
+        if self.score is not msgspec.UNSET:
+            changes["score"] = self.score
+        if self.metadata is not msgspec.UNSET:
+            changes["metadata"] = entries_of(self.metadata or {}, "metadata")
+        return msgspec.structs.replace(log, **changes)
 
-def changed(log: Log, body: bytes) -> Log:
-    """The log with what the body of a PATCH says. Raises BadRequest."""
+
+def read_patch(body: bytes) -> Patch:
+    """Raises BadRequest, which names the field."""
     try:
         patch = msgspec.json.decode(body or b"{}", type=Patch)
     except msgspec.ValidationError as error:
@@ -31,18 +42,13 @@ def changed(log: Log, body: bytes) -> Log:
         raise BadRequest(f"Type mismatch of '/{where}': {str(error).partition(' - ')[0]}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise broken(error) from None
-    changes: dict[str, Any] = {}
-    if patch.feedback is not msgspec.UNSET:
-        if patch.feedback not in (None, -1, 0, 1):
-            raise BadRequest("'feedback' must be -1, 0, 1 or null")
-        changes["feedback"] = None if patch.feedback is None else int(patch.feedback)
-    if patch.score is not msgspec.UNSET:
-        if patch.score is not None and not 0 <= patch.score <= 100:
-            raise BadRequest("'score' must be a number from 0 to 100, or null")
-        changes["score"] = patch.score
-    if patch.metadata is not msgspec.UNSET:
-        changes["metadata"] = entries_of(patch.metadata or {}, "metadata")
-    return msgspec.structs.replace(log, **changes)
+    if patch.feedback not in (msgspec.UNSET, None, -1, 0, 1):
+        raise BadRequest("'feedback' must be -1, 0, 1 or null")
+    if isinstance(patch.score, float) and not 0 <= patch.score <= 100:
+        raise BadRequest("'score' must be a number from 0 to 100, or null")
+    if isinstance(patch.metadata, dict):
+        entries_of(patch.metadata, "metadata")
+    return patch
 
 
 def shown_log(log: Log, payload: Payload | None = None) -> dict[str, Any]:

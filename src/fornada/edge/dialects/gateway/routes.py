@@ -13,7 +13,7 @@ from fornada.core.ports_gateway import GatewaysPort
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Handler, Operation, Parameter, Reply, Route, json_reply
 from fornada.edge.dialects.gateway import descriptions as d
-from fornada.edge.dialects.gateway.logs import changed, shown_log
+from fornada.edge.dialects.gateway.logs import read_patch, shown_log
 from fornada.edge.dialects.gateway.queries import LOGS_QUERY, PAGES, REMOVAL_QUERY, read_page, read_query, read_removal
 from fornada.edge.dialects.gateway.settings import read_settings, shown
 from fornada.edge.gateway.asked import ASKED_HEADERS
@@ -144,15 +144,15 @@ class _Desk:
         return _enveloped(shown(self._gateways.gateway(*_place(call))))
 
     async def create(self, call: Call) -> Reply:
-        id, settings = read_settings(call.body, GatewaySettings())
+        id, change = read_settings(call.body)
         if id is None:
             raise BadRequest("required properties at '/' are 'id'")
-        return _enveloped(shown(self._gateways.create(account_of(call.account), parse_gateway(id), settings)))
+        return _enveloped(shown(self._gateways.create(account_of(call.account), parse_gateway(id), change(GatewaySettings()))))
 
     async def update(self, call: Call) -> Reply:
         account, id = _place(call)
-        _, settings = read_settings(call.body, self._gateways.gateway(account, id).settings)
-        return _enveloped(shown(self._gateways.update(account, id, settings)))
+        _, change = read_settings(call.body)
+        return _enveloped(shown(self._gateways.update(account, id, change(self._gateways.gateway(account, id).settings))))
 
     async def remove(self, call: Call) -> Reply:
         return _enveloped(shown(self._gateways.remove(*_place(call))))
@@ -171,7 +171,8 @@ class _Desk:
         return _enveloped(shown_log(log, self._gateways.payload(log)))
 
     async def patch_log(self, call: Call) -> Reply:
-        log = changed(self._log(call), call.body)
+        patch = read_patch(call.body)
+        log = patch.applied(self._log(call))
         self._gateways.change_log(log)
         return _enveloped(shown_log(log))
 

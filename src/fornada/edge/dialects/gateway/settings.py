@@ -1,6 +1,6 @@
 """A gateway's settings as its API says and takes them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,36 +20,39 @@ _CHOICES: Mapping[str, type[Backoff | Technique | WhenFull]] = {
 _FLAGS = ("cache_invalidate_on_update", "collect_logs", "authentication", "logpush", "zdr")
 
 
-def read_settings(body: bytes, before: GatewaySettings) -> tuple[str | None, GatewaySettings]:
-    """The `id` that a body names, and its settings; what it leaves out stays as it was `before`. Raises BadRequest, which names the field."""
+Change = Callable[[GatewaySettings], GatewaySettings]
+"""What a body says about settings; what it leaves out stays as it was."""
+
+
+def read_settings(body: bytes) -> tuple[str | None, Change]:
+    """The `id` that a body names, and what it says. Raises BadRequest, which names the field."""
     try:
         given = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.ValidationError:
         raise BadRequest("Type mismatch of '/', the body must be a JSON object") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise broken(error) from None
-    for name in ELSEWHERE:
-        if name in given and given[name] not in (None, False, [], {}) and not _is_off(given[name]):
-            raise BadRequest(f"'{name}' is nothing that this node has")
     id = given.get("id")
     if id is not None and not isinstance(id, str):
         raise BadRequest("Type mismatch of '/id', it must be a string")
-    values = {name: given[name] for name in GatewaySettings.__struct_fields__ if name in given}
+    for name in ELSEWHERE:
+        if given.get(name) not in (None, False, [], {}) and not _is_off(given[name]):
+            raise BadRequest(f"'{name}' is nothing that this node has")
+    values = {name: _whole(given[name]) for name in GatewaySettings.__struct_fields__ if name in given}
     for name in _FLAGS:
-        if values.get(name, False) is None:
+        if name in values and values[name] is None:
             del values[name]
-    return id, check_settings(_converted({**msgspec.structs.asdict(before), **values}))
-
-
-def _converted(values: dict[str, Any]) -> GatewaySettings:
-    for name, value in values.items():
-        if isinstance(value, float) and value == int(value):
-            values[name] = int(value)
     try:
-        return msgspec.convert(values, GatewaySettings)
+        checked = check_settings(msgspec.convert(values, GatewaySettings))
     except msgspec.ValidationError as error:
         where = str(error).rpartition("$.")[2].rstrip("`")
         raise BadRequest(f"Type mismatch of '/{where}': {str(error).partition(' - ')[0]}") from None
+    changes = {name: getattr(checked, name) for name in values}
+    return id, lambda before: msgspec.structs.replace(before, **changes)
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_off(value: object) -> bool:
