@@ -20,6 +20,11 @@ from tests.unit.edge.fakes import until
 NOBODY, USER, DEPLOYER, ADMIN = Role.NOBODY, Role.USER, Role.DEPLOYER, Role.ADMIN
 AI = "/client/v4/accounts/{account}/ai"
 MODEL = "/api/v1/models/{name:path}"
+TFS = "/v1/models/{name:path}"
+ABOUT_TFS = {
+    f"GET {TFS}/metadata": USER,
+    **{f"GET {TFS}/{place}{each}": USER for place in ("versions/{number}", "labels/{label}") for each in ("", "/metadata")},
+}
 V2 = "/v2/models/{name:path}"
 OF_V2 = {f"GET {base}{each}": USER for base in (V2, f"{V2}/versions/{{version}}") for each in ("", "/ready", "/config", "/stats")} | {
     "POST /v2/repository/models/{name:path}/load": DEPLOYER,
@@ -90,6 +95,12 @@ MAY = {
     },
     "POST /binding/{key}/run": USER,
     "GET /binding/{key}/ai-api/models/search": USER,
+    **{
+        f"POST {base}:{verb}": USER
+        for base in (TFS, f"{TFS}/versions/{{number}}", f"{TFS}/labels/{{label}}")
+        for verb in ("predict", "classify", "regress")
+    },
+    **ABOUT_TFS,
     "GET /v2": NOBODY,
     "GET /v2/health/live": NOBODY,
     "GET /v2/health/ready": NOBODY,
@@ -130,9 +141,9 @@ MAY = {
     "POST /api/v1/prune": ADMIN,
 }
 """Method and pattern of a route -> the least role that a key for it has."""
-PRIVATE = {row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or row == "GET /v1/models/{id:path}"} | {
-    f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses", "messages")
-}
+PRIVATE = {
+    row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or TFS in row or row == "GET /v1/models/{id:path}"
+} | {f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses", "messages")}
 """Routes that name a model, which the table's requests do with one that is its account's alone."""
 NAMES = {
     "account": "mine",
@@ -146,6 +157,8 @@ NAMES = {
     "log": "x",
     "provider": "workers-ai",
     "endpoint": "workers-ai/@test/mine",
+    "number": "1",
+    "label": "stable",
     "key": "-",
 }
 BODY = b'{"model": "@test/mine", "input": "x"}'
@@ -265,7 +278,7 @@ def refusal(mode: str, caller: str, row: str, needed: Role) -> tuple[int, int] |
         return None
     if "{account}" in row:
         return (403, 10000)
-    if role is ADMIN and (MODEL in row or row in OF_V2) and not row.startswith("PUT "):
+    if role is ADMIN and (MODEL in row or row in OF_V2 or row in ABOUT_TFS) and not row.startswith("PUT "):
         return None  # the whole node
     return (403, 5018) if row in PRIVATE else None
 

@@ -17,7 +17,7 @@ from fornada.core.responses import ResponseStore
 from fornada.core.settings import AuthSettings, ServerSettings
 from fornada.core.usage import Uncounted, UsagePort
 from fornada.edge.calls import Door, Route
-from fornada.edge.dialects import admin, anthropic, binding, oip, openai, workers_ai
+from fornada.edge.dialects import admin, anthropic, binding, oip, openai, tfserving, workers_ai
 from fornada.edge.dialects.gateway import GatewayDoor
 from fornada.edge.dialects.gateway import routes as gateway_routes
 from fornada.edge.dialects.oip.models import ModelsView
@@ -34,7 +34,9 @@ from fornada.edge.server.connection import Connection
 from fornada.edge.server.handshakes import Handshakes, SecureListener
 from fornada.edge.server.shared import Shared, Through
 from fornada.edge.targets import Targets
+from fornada.edge.tensor_signatures import Signatures
 from fornada.edge.validation import Contracts
+from fornada.edge.version_numbers import Numbered, status_by
 from fornada.telemetry import Telemetry
 
 TICK_S = 0.25
@@ -100,7 +102,9 @@ class Server:
             limits=limits,
             signatures=signatures if signatures is not None else NoSignatures(),
         )
-        models = ModelsView(catalog=catalog, operations=operations, calls=infer.calls, clock=self._clock)
+        said = Signatures(operations=operations, calls=infer.calls, clock=self._clock)
+        models = ModelsView(catalog=catalog, operations=operations, signatures=said, clock=self._clock)
+        numbered = Numbered(catalog)
         self._doors: tuple[Door, ...] = (
             run,
             *[
@@ -112,6 +116,15 @@ class Server:
                 inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
             ),
             infer,
+            tfserving.ServingDoor(
+                inference=inference,
+                catalog=catalog,
+                contracts=contracts,
+                clock=self._clock,
+                limits=limits,
+                calls=infer.calls,
+                numbered=numbered,
+            ),
         )
         gateway: list[Route] = []
         self._through: Through | None = None
@@ -129,7 +142,8 @@ class Server:
         routes: list[Route] = [
             *of_workers_ai,
             *binding.routes(of_workers_ai),
-            *openai.routes(catalog=catalog, files=files, jobs=jobs, responses=responses, clock=self._clock),
+            *tfserving.routes(catalog=catalog, operations=operations, signatures=said, numbered=numbered),
+            *openai.routes(catalog=catalog, files=files, jobs=jobs, responses=responses, clock=self._clock, status=status_by(operations)),
             *oip.routes(models),
             *anthropic.routes(),
             *gateway,

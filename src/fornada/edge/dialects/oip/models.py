@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import fornada
-from fornada.core.errors import BadRequest, LoadFailed, Unavailable, UnknownModel
-from fornada.core.names import AccountId, Instant, ModelName
+from fornada.core.errors import LoadFailed, Unavailable, UnknownModel
+from fornada.core.names import AccountId, ModelName
 from fornada.core.ports import CatalogPort, Clock, OperationsPort, Resolved
-from fornada.core.specs import TensorSpec, TensorsSpec
+from fornada.core.specs import TensorSpec
 from fornada.edge.auth import Caller
 from fornada.edge.dialects.oip.infer import reference_of
-from fornada.edge.tensor_calls import TensorCalls, shown_version, takes_tensors
+from fornada.edge.tensor_calls import shown_version, takes_tensors
+from fornada.edge.tensor_signatures import Signatures, deadline_of
 
 OLDEST_LOOP_S = 1.0
-LOAD_PATIENCE_S = 3600.0
-"""How long a load is waited for where the caller names no bound: environments may have to be built."""
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
 STATES = {"ready": "READY", "pending": "LOADING", "stopping": "UNLOADING", "failed": "UNAVAILABLE"}
 """Outer state of a model -> Triton's word in the index; all others are READY, too: they come up when they are asked."""
@@ -27,10 +26,10 @@ STATES = {"ready": "READY", "pending": "LOADING", "stopping": "UNLOADING", "fail
 class ModelsView:
     """Over the catalogue and the node."""
 
-    def __init__(self, *, catalog: CatalogPort, operations: OperationsPort, calls: TensorCalls, clock: Clock) -> None:
+    def __init__(self, *, catalog: CatalogPort, operations: OperationsPort, signatures: Signatures, clock: Clock) -> None:
         self._catalog = catalog
         self._operations = operations
-        self._calls = calls
+        self._signatures = signatures
         self._clock = clock
 
     def accepts(self) -> bool:
@@ -62,7 +61,7 @@ class ModelsView:
 
     async def metadata(self, name: str, resolved: Resolved, timeout_s: float | None = None) -> dict[str, Any]:
         """Model metadata. A model whose weights alone know its tensors is loaded for it. Raises BadRequest for one without tensors."""
-        known = await self._tensors(resolved, timeout_s)
+        known = await self._signatures.of(resolved, timeout_s)
         versions = resolved.entry.versions or (resolved.entry.answering.digest,)
         return {
             "name": name,
@@ -74,7 +73,7 @@ class ModelsView:
 
     async def config(self, name: str, resolved: Resolved, timeout_s: float | None = None) -> dict[str, Any]:
         """Of Triton's model configuration what there is an answer to. Shapes are whole, so that max_batch_size is 0."""
-        known = await self._tensors(resolved, timeout_s)
+        known = await self._signatures.of(resolved, timeout_s)
         return {
             "name": name,
             "platform": f"fornada_{resolved.spec.engine}",
@@ -83,15 +82,6 @@ class ModelsView:
             "input": [{**_configured(each), "optional": each.optional} for each in known.inputs],
             "output": [_configured(each) for each in known.outputs],
         }
-
-    async def _tensors(self, resolved: Resolved, timeout_s: float | None) -> TensorsSpec:
-        known = self._calls.known(resolved)
-        if known is None:
-            await self._operations.load(resolved.entry.name, deadline=self.deadline(timeout_s))
-            known = self._calls.known(resolved)
-        if known is None:
-            raise BadRequest("what this version takes is known once it has been asked: the name's other version serves now")
-        return known
 
     def index(self, sees: AccountId | None, *, ready: bool) -> list[dict[str, str]]:
         """The repository's index: models that take tensors."""
@@ -106,7 +96,7 @@ class ModelsView:
 
     async def load(self, caller: Caller, name: str, timeout_s: float | None) -> None:
         """Answers when it is loaded. Raises Forbidden and what a load raises."""
-        await self._operations.load(self._own(caller, name), deadline=self.deadline(timeout_s))
+        await self._operations.load(self._own(caller, name), deadline=deadline_of(self._clock, timeout_s))
 
     async def unload(self, caller: Caller, name: str) -> None:
         """Until the next request or load."""
@@ -116,9 +106,6 @@ class ModelsView:
         entry = self.resolve(name, "", caller.sees).entry
         caller.own(entry.account, entry.name)
         return entry.name
-
-    def deadline(self, timeout_s: float | None) -> Instant:
-        return Instant(self._clock.now() + (timeout_s or LOAD_PATIENCE_S))
 
     def stats(self, name: str, resolved: Resolved) -> dict[str, Any]:
         """Triton's statistics, as far as they are counted: how much is under way."""

@@ -19,6 +19,7 @@ from fornada.edge.dialects.openai.files import file_routes
 from fornada.edge.dialects.openai.responses.descriptions import RESPOND
 from fornada.edge.dialects.openai.responses.kept import response_routes
 from fornada.edge.problems import Style
+from fornada.edge.version_numbers import VersionStatus
 
 _BASES = ("/v1", "/client/v4/accounts/{account}/ai/v1")
 _HOT = {
@@ -38,6 +39,10 @@ _MODEL: dict[str, Any] = {
     },
     "required": ["id", "object", "created", "owned_by"],
 }
+_ONE: dict[str, Any] = {
+    **_MODEL,
+    "properties": {**_MODEL["properties"], "model_version_status": {"type": "array", "description": "TensorFlow Serving's"}},
+}
 _MODELS = {
     "type": "object",
     "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _MODEL}},
@@ -45,9 +50,11 @@ _MODELS = {
 }
 
 
-def routes(*, catalog: CatalogPort, files: FilesPort, jobs: JobsPort, responses: ResponseStore, clock: Clock) -> list[Route]:
-    """All routes of the dialect, the hot ones as descriptions."""
-    lists = _Models(catalog)
+def routes(
+    *, catalog: CatalogPort, files: FilesPort, jobs: JobsPort, responses: ResponseStore, clock: Clock, status: VersionStatus
+) -> list[Route]:
+    """All routes of the dialect, the hot ones as descriptions. `status`: what TensorFlow Serving's clients look for in a model's object."""
+    lists = _Models(catalog, status)
     found: list[Route] = []
     for number, base in enumerate(_BASES):
         suffix = "" if number == 0 else "OfAccount"
@@ -61,7 +68,7 @@ def routes(*, catalog: CatalogPort, files: FilesPort, jobs: JobsPort, responses:
             Route(
                 f"{base}/models/{{id:path}}",
                 Style.SUPERSET,
-                {"GET": Operation(f"getOpenaiModel{suffix}", "One model", _MODEL, lists.one, Role.USER, errors=(BadRequest, UnknownModel))},
+                {"GET": Operation(f"getOpenaiModel{suffix}", "One model", _ONE, lists.one, Role.USER, errors=(BadRequest, UnknownModel))},
             ),
             *file_routes(base, suffix, files=files, jobs=jobs),
             *batch_routes(base, suffix, files=files, jobs=jobs, catalog=catalog),
@@ -73,8 +80,9 @@ def routes(*, catalog: CatalogPort, files: FilesPort, jobs: JobsPort, responses:
 class _Models:
     """Handlers of the lists."""
 
-    def __init__(self, catalog: CatalogPort) -> None:
+    def __init__(self, catalog: CatalogPort, status: VersionStatus) -> None:
         self._catalog = catalog
+        self._status = status
 
     async def all(self, call: Call) -> Reply:
         entries = self._catalog.entries(account_of(call.account))
@@ -86,7 +94,7 @@ class _Models:
             resolved = self._catalog.resolve(parse_reference(name), account_of(call.account))
         except UnknownModel as refusal:
             raise UnknownModel(f"The model '{name}' does not exist", nearest=refusal.nearest) from None
-        return json_reply(_model(name, resolved.entry))
+        return json_reply({**_model(name, resolved.entry), "model_version_status": self._status(resolved.entry)})
 
 
 def _model(id: str, entry: Entry) -> dict[str, Any]:

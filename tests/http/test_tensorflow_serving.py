@@ -1,0 +1,161 @@
+"""TensorFlow Serving's REST API against a node: the requests of its documentation, in the shapes that it promises, by urllib alone.
+
+The documentation's model is half_plus_two; the example folder of that name is a model of ours that does the same.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import REPOSITORY
+from tests.harness.bundles import packed
+from tests.harness.node import Node
+
+PROBE = "@test/columns"
+CLASSIFIER = """
+import fornada_sdk
+
+class Model(fornada_sdk.Model):
+    def run(self, request, context):
+        x = request.tensors["x"].flat()
+        scores = [[value, 1 - value] for value in x]
+        if context.settings.get("one"):
+            return {"y": [[value * 2] for value in x]}
+        return {"scores": scores, "classes": [["cat", "dog"]] * len(x)}
+"""
+TOML = """
+name = "{name}"
+[settings]
+one = {one}
+[[tensors.inputs]]
+name = "x"
+dtype = "FP32"
+shape = [-1]
+[[tensors.outputs]]
+name = "{output}"
+dtype = "FP32"
+shape = [-1, -1]
+{more}
+"""
+CLASSES = '[[tensors.outputs]]\nname = "classes"\ndtype = "BYTES"\nshape = [-1, -1]'
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    folder = tmp_path_factory.mktemp("tfserving")
+    made = Node(folder).start()
+    try:
+        made.deploy("half_plus_two", packed(REPOSITORY / "examples/half-plus-two"))
+        made.deploy_probe(PROBE)
+        for name, one, output, more in (("classifier", "false", "scores", CLASSES), ("regressor", "true", "y", "")):
+            place = folder / name
+            place.mkdir()
+            (place / "model.py").write_text(CLASSIFIER)
+            (place / "model.toml").write_text(TOML.format(name=name, one=one, output=output, more=more))
+            made.deploy(name, packed(place))
+        yield made
+        assert made.stop() == 0, made.said()
+    finally:
+        made.destroy()
+
+
+def ask(node: Node, path: str, body: Any = None) -> tuple[int, Any]:
+    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(f"{node.url}/v1/models/{path}", data)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, json.load(refusal)
+
+
+def test_the_documentations_predict_example(node: Node):
+    assert ask(node, "half_plus_two:predict", {"instances": [1.0, 2.0, 5.0]}) == (200, {"predictions": [2.5, 3.0, 4.5]})
+    assert ask(node, "half_plus_two:predict", {"signature_name": "serving_default", "instances": [1, 2]}) == (
+        200,
+        {"predictions": [2.5, 3.0]},
+    )
+    assert ask(node, "half_plus_two:predict", {"inputs": [1.0, 2.0, 5.0]}) == (200, {"outputs": [2.5, 3.0, 4.5]})
+    assert ask(node, "half_plus_two:predict", {"inputs": {"x": [1.0]}}) == (200, {"outputs": [2.5]})
+    assert ask(node, "half_plus_two:predict", {"instances": [{"x": 1.0}, {"x": 2.0}]}) == (200, {"predictions": [2.5, 3.0]})
+
+
+def test_named_rows_and_columns_with_bytes(node: Node):
+    rows = [{"x": 0.5, "b": {"b64": "/w=="}, "n": 1}, {"x": 1.5, "b": "text", "n": 2}]
+    assert ask(node, f"{PROBE}:predict", {"instances": rows}) == (200, {"predictions": rows})
+    columns = {"x": [0.5], "b": [{"b64": "/wBh"}]}
+    assert ask(node, f"{PROBE}:predict", {"inputs": columns}) == (200, {"outputs": columns})
+
+
+def test_status_and_metadata_are_those_that_its_clients_read(node: Node):
+    status, said = ask(node, "half_plus_two")
+    assert status == 200
+    assert (said["id"], said["object"]) == ("half_plus_two", "model"), "the same object is OpenAI's"
+    (version,) = said["model_version_status"]
+    assert version["state"] == "AVAILABLE"
+    assert version["status"] == {"error_code": "OK", "error_message": ""}
+    number = version["version"]
+    assert ask(node, f"half_plus_two/versions/{number}")[1] == {"model_version_status": [version]}
+    assert ask(node, "half_plus_two/labels/stable")[1] == {"model_version_status": [version]}
+    status, said = ask(node, "half_plus_two/metadata")
+    assert said["model_spec"] == {"name": "half_plus_two", "signature_name": "", "version": number}
+    signature = said["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["inputs"]["x"]["dtype"] == "DT_FLOAT"
+    assert signature["inputs"]["x"]["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    assert signature["method_name"] == "tensorflow/serving/predict"
+    for place in (f"versions/{number}", "labels/stable"):
+        assert ask(node, f"half_plus_two/{place}:predict", {"instances": [1.0]}) == (200, {"predictions": [2.5]})
+    assert ask(node, "half_plus_two/versions/1:predict", {"instances": [1.0]})[0] == 404
+    assert ask(node, "half_plus_two/labels/nope:predict", {"instances": [1.0]})[0] == 400
+
+
+def test_classify_and_regress(node: Node):
+    status, said = ask(node, "classifier:classify", {"examples": [{"x": 0.75}, {"x": 0.25}]})
+    assert (status, said["results"]) == (200, [[["cat", 0.75], ["dog", 0.25]], [["cat", 0.25], ["dog", 0.75]]])
+    status, said = ask(node, "regressor:regress", {"context": {"x": 2.0}, "examples": [{}, {"x": 3.0}]})
+    assert (status, said["results"]) == (200, [4.0, 6.0])
+    status, said = ask(node, "classifier:regress", {"examples": [{"x": 0.75}]})
+    assert status == 500
+    assert "more than one number a row" in said["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"{", "the body is no JSON"),
+        (b"[]", "must be a JSON object"),
+        ({}, "either 'instances' (rows) or 'inputs' (columns)"),
+        ({"instances": [1.0], "inputs": [1.0]}, "either 'instances' (rows) or 'inputs' (columns)"),
+        ({"instances": []}, "at least one row"),
+        ({"instances": [1.0], "signature_name": "other"}, 'Serving signature key "other" not found'),
+        ({"instances": ["a"]}, "input 'x': JSON Value: \"a\" is not of expected type: FP32"),
+        ({"instances": [None]}, "input 'x': JSON Value: null is not of expected type: FP32"),
+        ({"instances": [[1.0], [2.0]]}, "input 'x': got shape [2, 1], expects [-1]"),
+        ({"instances": [[1.0], [2.0, 3.0]]}, "input 'x': the lists are of different lengths"),
+        ({"instances": [{"z": 1.0}]}, "input 'z': the model has no such input"),
+        ({"instances": [{"x": 1.0}, 2.0]}, "'instances[1]' must be an object with the names of the first one: x"),
+        ({"instances": [1e300]}, "input 'x': a value is no FP32"),
+        (b'{"instances": [NaN]}', "no JSON"),
+        (b'{"instances": [1.0], "instances": [2.0]}', "comes twice"),
+    ],
+)
+def test_what_does_not_fit_is_named(node: Node, body: Any, why: str):
+    status, said = ask(node, "half_plus_two:predict", body)
+    assert status == 400
+    assert why in said["error"]
+    assert said["errors"][0]["code"] == 5006
+
+
+def test_other_refusals_are_texts_too(node: Node):
+    for path, body, status, code in (
+        ("nobody:predict", {"instances": [1.0]}, 404, 5007),
+        ("@fornada/vader:predict", {"instances": [1.0]}, 400, 5006),
+        ("..%2Fx:predict", {"instances": [1.0]}, 400, 5006),
+    ):
+        found, said = ask(node, path, body)
+        assert (found, said["errors"][0]["code"]) == (status, code)
+        assert isinstance(said["error"], str)
