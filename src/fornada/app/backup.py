@@ -13,7 +13,7 @@ from fornada.app.data_directory import STORE, DataDirectoryRefused, left_to_its_
 from fornada.app.keys import note
 from fornada.app.webhook_secret import SECRET
 from fornada.node.whole_path import whole_path
-from fornada.store.backup import BackupRefused, Contents, back_up, copy_into, inspect, put_back
+from fornada.store.backup import BackupRefused, Contents, back_up, compare, copy_into, inspect, put_back
 
 LAST = "last-backup.json"
 """In the data directory; `fornada doctor` reads it."""
@@ -66,6 +66,7 @@ def restore(source: Path, folder: Path) -> Restored:
                 copy_into(source, draft)
                 # Of the copy, which nobody else can change or cut short any more.
                 contents = inspect(draft)
+                compare(draft)
                 _to_owner(draft, folder)
                 there = put_back(draft, folder / STORE, kept=kept)
             except OSError as error:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +50,9 @@ def back_up(
         os.stat(f"{target.parent}/.")  # said of the folder itself, and not of the draft in it
         if target.is_dir():
             raise BackupRefused(f"{target} is a folder; name the file that is to be written")
+        if os.path.lexists(target) and stat.S_IFMT(os.lstat(target).st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
+            # The copy takes the place of what is there: of /dev/null, for the whole machine, where root says so.
+            raise BackupRefused(f"{target} is no file but a device, a pipe or a socket; name the file that is to be written")
         if target.exists() and (target.resolve() in _own(store) or (store.exists() and target.samefile(store))):
             raise BackupRefused(f"{target} is the store itself; name another file")
         if os.path.lexists(target) and not replace:
@@ -109,6 +113,32 @@ def inspect(path: Path, *, known: int = len(MIGRATIONS)) -> Contents:
             jobs=_count(db, "jobs WHERE ended = 0") if "jobs" in tables else 0,
             folders=tuple(folder for (folder,) in db.execute("SELECT DISTINCT folder FROM versions ORDER BY folder")),
         )
+
+
+def compare(path: Path) -> None:
+    """Raises BackupRefused where the inspected copy at `path` lacks a table of its schema, or holds what none of ours made: a trigger or a view
+    of somebody's would run in the node."""
+    with _one_line(path, path), contextlib.closing(_opened(path)) as db:
+        schema = db.execute("PRAGMA user_version").fetchone()[0]
+        other = _shape(db) ^ _shape_of(schema)
+    if other:
+        kind, name, _ = min(other)
+        raise BackupRefused(f"{path} isn't made as a store of schema {schema} is (the {kind} '{name}'); use another backup")
+
+
+def _shape(db: sqlite3.Connection) -> frozenset[tuple[str, str, tuple[str, ...]]]:
+    """Kind and name of all that is in it, with the columns of tables."""
+    made = db.execute("SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'").fetchall()
+    return frozenset(
+        (kind, name, tuple(row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", (name,)))) for kind, name in made
+    )
+
+
+def _shape_of(schema: int) -> frozenset[tuple[str, str, tuple[str, ...]]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for migration in MIGRATIONS[:schema]:
+            db.executescript(migration)
+        return _shape(db)
 
 
 def put_back(draft: Path, store: Path, *, kept: Path) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fornada.core.names import ModelName, VersionDigest
-from fornada.store.backup import BackupRefused, back_up, copy_into, inspect, put_back
+from fornada.store.backup import BackupRefused, back_up, compare, copy_into, inspect, put_back
 from fornada.store.schema import APPLICATION_ID, MIGRATIONS
 from fornada.store.sqlite import SqliteStore
 from tests.bounds import bound, count
@@ -153,6 +154,19 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(path, store, tmp_path):
     assert digests(target) == [1]
 
 
+@pytest.mark.parametrize("replace", [True, False])
+def test_what_is_no_file_is_never_replaced(path, store, tmp_path, replace):
+    # As root on a device it would be the machine's.
+    pipe, unix = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(unix))
+    for target in (pipe, unix):
+        with pytest.raises(BackupRefused, match="is no file but a device, a pipe or a socket"):
+            back_up(path, target, replace=replace)
+    assert pipe.is_fifo() and unix.is_socket()
+
+
 @pytest.mark.parametrize("name", ["store.sqlite", "store.sqlite-wal", "alias"])
 def test_the_store_is_never_replaced_by_its_copy(path, store, name):
     (path.parent / "alias").symlink_to(path)
@@ -268,6 +282,34 @@ def test_what_may_not_become_the_store_is_refused_in_one_line(tmp_path, make, wh
     with pytest.raises(BackupRefused, match=why) as refusal:
         inspect(tmp_path / "copy")
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TRIGGER theirs AFTER INSERT ON keys BEGIN DELETE FROM keys; END",
+        "CREATE VIEW theirs AS SELECT * FROM keys",
+        "CREATE TABLE theirs (x)",
+        "DROP TABLE jobs",
+        "ALTER TABLE keys DROP COLUMN revoked",
+        "DROP INDEX hooks_by_time",
+    ],
+)
+def test_a_copy_of_another_shape_may_not_become_the_store(tmp_path, change):
+    copy = tmp_path / "copy"
+    ours(copy)
+    compare(copy)
+    with contextlib.closing(sqlite3.connect(copy)) as db:
+        db.execute(change)
+        db.commit()
+    with pytest.raises(BackupRefused, match="isn't made as a store of schema"):
+        compare(copy)
+
+
+@pytest.mark.parametrize("schema", range(1, len(MIGRATIONS)))
+def test_a_copy_of_an_older_release_may(tmp_path, schema):
+    SqliteStore(tmp_path / "copy", migrations=MIGRATIONS[:schema]).close()
+    compare(tmp_path / "copy")
 
 
 def restored(copy: Path, path: Path, kept: Path) -> bool:
