@@ -80,6 +80,9 @@ MAY = {
             f"DELETE {base}/responses/{{id}}",
             f"GET {base}/responses/{{id}}/input_items",
             f"POST {base}/audio/transcriptions",
+            f"POST {base}/audio/translations",
+            f"POST {base}/audio/speech",
+            f"POST {base}/images/generations",
             f"GET {base}/models",
             f"GET {base}/models/{{id:path}}",
             f"POST {base}/files",
@@ -144,6 +147,10 @@ MAY = {
 PRIVATE = {
     row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or TFS in row or row == "GET /v1/models/{id:path}"
 } | {f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses", "messages")}
+PRIVATE = {row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or row == "GET /v1/models/{id:path}"} | {
+    f"POST /v1/{each}"
+    for each in ("chat/completions", "completions", "embeddings", "responses", "messages", "audio/speech", "images/generations")
+}
 """Routes that name a model, which the table's requests do with one that is its account's alone."""
 NAMES = {
     "account": "mine",

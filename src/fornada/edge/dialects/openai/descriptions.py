@@ -1,5 +1,6 @@
 """The routes that generate, in words and schemas, for /openapi.json."""
 
+from dataclasses import replace
 from typing import Any
 
 from fornada.core.keys import Role
@@ -107,3 +108,4 @@ TRANSCRIBE = Operation(
         "text/event-stream": {"type": "string", "description": "transcript.text.delta and transcript.text.done, with stream: true"},
     },
 )
+TRANSLATE = replace(TRANSCRIBE, id="createTranslation", summary="Write down in English what is said, where the model can")

@@ -13,11 +13,13 @@ from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.catalog_entries import author_of
 from fornada.edge.dialects.openai.batches import batch_routes
-from fornada.edge.dialects.openai.descriptions import CHAT, COMPLETE, TRANSCRIBE
+from fornada.edge.dialects.openai.descriptions import CHAT, COMPLETE, TRANSCRIBE, TRANSLATE
 from fornada.edge.dialects.openai.embeddings import EMBED
 from fornada.edge.dialects.openai.files import file_routes
+from fornada.edge.dialects.openai.images import DRAW
 from fornada.edge.dialects.openai.responses.descriptions import RESPOND
 from fornada.edge.dialects.openai.responses.kept import response_routes
+from fornada.edge.dialects.openai.speech import SPEAK
 from fornada.edge.problems import Style
 from fornada.edge.version_numbers import VersionStatus
 
@@ -28,6 +30,9 @@ _HOT = {
     "/completions": COMPLETE,
     "/audio/transcriptions": TRANSCRIBE,
     "/responses": RESPOND,
+    "/audio/translations": TRANSLATE,
+    "/audio/speech": SPEAK,
+    "/images/generations": DRAW,
 }
 _MODEL: dict[str, Any] = {
     "type": "object",

@@ -1,6 +1,6 @@
-"""`POST /v1/audio/transcriptions`: a recording as a form's file, and what is said in it."""
+"""`POST /v1/audio/transcriptions`: a recording as a form's file, and what is said in it; `translations`: in English."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,7 @@ class Asked(NamedTuple):
     temperature: float | None
     granularities: frozenset[str]
     stream: bool
+    translate: bool = False
 
 
 class TranscriptionsDoor(V1Door):
@@ -44,16 +45,26 @@ class TranscriptionsDoor(V1Door):
     task = "automatic-speech-recognition"
     makes = "no transcripts"
     most = MOST + REST_OF_FORM
+    translates: ClassVar[bool] = False
 
     def ask(self, exchange: Exchange, account: AccountId) -> None:
         facts = exchange.facts
         if facts.media_type != "multipart/form-data":
             raise BadRequest("the body must be a form (multipart/form-data) with the fields 'file' and 'model'")
         asked = read_form(read_multipart(exchange.body(), facts.content_type, lists=(GRANULARITIES,)))
+        if self.translates:
+            asked = asked._replace(language="", translate=True)
         resolved, contract = self.model(exchange, asked.model, account, size=len(asked.file))
         given = inputs_of(asked, contract)
         parts = (("", len(given)), ("audio", len(asked.file)))
         self._invoker.run(exchange, TranscriptSink(exchange, asked), resolved, account, (given, asked.file), parts=parts)
+
+
+class TranslationsDoor(TranscriptionsDoor):
+    """The hot route of translations. A model that can't translate refuses it."""
+
+    route = "audio/translations"
+    translates = True
 
 
 def read_form(fields: dict[str, Field]) -> Asked:
@@ -89,6 +100,8 @@ def inputs_of(asked: Asked, contract: Contract) -> bytes:
     given: dict[str, Any] = {}
     if asked.language:
         given["language"] = asked.language
+    if asked.translate:
+        given["task"] = "translate"
     if asked.prompt:
         given["initial_prompt"] = asked.prompt
     if asked.temperature is not None:
@@ -130,6 +143,7 @@ class TranscriptSink:
             transcript,
             asked.format,
             language=asked.language,
+            task="translate" if asked.translate else "transcribe",
             words="word" in asked.granularities,
             segments="segment" in asked.granularities,
             seconds=seconds,

@@ -56,7 +56,16 @@ def read_transcript(body: bytes | memoryview) -> Transcript:
     return msgspec.json.decode(body, type=Transcript)
 
 
-def shown(transcript: Transcript, format: str, *, language: str, words: bool, segments: bool, seconds: float | None) -> bytes:
+def shown(
+    transcript: Transcript,
+    format: str,
+    *,
+    language: str,
+    words: bool,
+    segments: bool,
+    seconds: float | None,
+    task: str = "transcribe",
+) -> bytes:
     """A body in one of FORMATS. `words` and `segments` are what verbose_json shows; `seconds` is the recording's length where it is known."""
     match format:
         case "text":
@@ -66,14 +75,13 @@ def shown(transcript: Transcript, format: str, *, language: str, words: bool, se
         case "vtt":
             return (transcript.vtt or _vtt(transcript, seconds)).rstrip().encode() + b"\n"
         case "verbose_json":
-            return msgspec.json.encode(_verbose(transcript, language, words, segments, seconds))
+            return msgspec.json.encode({"task": task, **_verbose(transcript, language, words, segments, seconds)})
         case _:
             return msgspec.json.encode({"text": transcript.text, **_usage(seconds)})
 
 
 def _verbose(transcript: Transcript, language: str, words: bool, segments: bool, seconds: float | None) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "task": "transcribe",
         "language": transcript.transcription_info.language or language or "en",
         "duration": seconds if seconds is not None else max((each.end for each in _segments(transcript, None)), default=0.0),
         "text": transcript.text,
