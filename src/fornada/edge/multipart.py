@@ -21,6 +21,8 @@ class Field(NamedTuple):
     is_file: bool
     """It has a filename."""
     filename: str = ""
+    type: str = ""
+    """Its media type, where it names one."""
 
     def text(self) -> str | None:
         """The field as text, None where it is no UTF-8."""
@@ -32,11 +34,23 @@ class Field(NamedTuple):
 
 def read_multipart(body: bytes, content_type: str, *, lists: Collection[str] = ()) -> dict[str, Field]:
     """Fields by name, in order. Those named in `lists` may come several times: their values have commas between them. Raises BadRequest."""
+    fields: dict[str, Field] = {}
+    for name, field in read_parts(body, content_type):
+        if name in fields:
+            if name not in lists:
+                raise BadRequest(f"the field '{name[:100]}' comes twice")
+            field = field._replace(data=fields[name].data + b"," + field.data)
+        fields[name] = field
+    return fields
+
+
+def read_parts(body: bytes, content_type: str) -> list[tuple[str, Field]]:
+    """All fields with their names, in order. Raises BadRequest."""
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:
         raise BadRequest("the content type multipart/form-data names no boundary")
-    reader = _Reader(lists)
+    reader = _Reader()
     try:
         parser = MultipartParser(boundary, reader.callbacks())
         parser.write(body)
@@ -45,15 +59,14 @@ def read_multipart(body: bytes, content_type: str, *, lists: Collection[str] = (
         raise BadRequest("the multipart body is broken") from None
     if not reader.complete:
         raise BadRequest("the multipart body isn't complete")
-    return reader.fields
+    return reader.found
 
 
 class _Reader:
     """Collects what the parser finds."""
 
-    def __init__(self, lists: Collection[str]) -> None:
-        self.fields: dict[str, Field] = {}
-        self._lists = lists
+    def __init__(self) -> None:
+        self.found: list[tuple[str, Field]] = []
         self.complete = False
         self._parts = 0
         self._name = b""
@@ -99,13 +112,10 @@ class _Reader:
             raise BadRequest("a field's name is no UTF-8") from None
         if not name:
             raise BadRequest("a part of the form has no name")
-        data = b"".join(self._data)
-        if name in self.fields:
-            if name not in self._lists:
-                raise BadRequest(f"the field '{name[:100]}' comes twice")
-            data = self.fields[name].data + b"," + data
         filename = options.get(b"filename", b"").decode(errors="replace")
-        self.fields[name] = Field(data, b"filename" in options or b"filename*" in options, filename)
+        kind = self._headers.get(b"content-type", b"").decode("latin-1").strip()
+        is_file = b"filename" in options or b"filename*" in options
+        self.found.append((name, Field(b"".join(self._data), is_file, filename, kind)))
 
     def _finish(self) -> None:
         self.complete = True

@@ -113,6 +113,29 @@ ENTITIES_OUT: Object = {
 }
 AUDIO_IN = _object("A recording", {"audio": _binary("The recording")}, required=("audio",))
 FILE_IN = _object("A file of any kind", {"file": _binary("The file")}, required=("file",))
+DOCUMENT_IN = _object(
+    "A document",
+    {
+        "file": _binary("The document"),
+        "name": _text("Its name, whose ending says what it is"),
+        "mimeType": _text("Its media type, where the name says nothing"),
+        "conversionOptions": {"type": "object", "description": "As tomarkdown's"},
+    },
+    required=("file",),
+)
+MARKDOWN_OUT = _object(
+    "The document as Markdown",
+    {
+        "kind": _text("What it was"),
+        "data": _text("Markdown, or plain text where that was asked for"),
+        "images": {
+            "type": "array",
+            "description": "Pictures in it, base64; `data` holds U+E000, number, U+E001 where each was",
+            "items": {"type": "string"},
+        },
+    },
+    required=("kind", "data"),
+)
 EMBEDDINGS_IN = _object(
     "Texts to embed",
     {

@@ -201,6 +201,16 @@ TASKS: tuple[Task, ...] = (
         binary=("file",),
         raw="file",
     ),
+    Task(
+        "markdown-conversion",
+        named_id("task", "markdown-conversion"),
+        "Markdown Conversion",
+        "Models that turn a document into Markdown.",
+        schemas.DOCUMENT_IN,
+        schemas.MARKDOWN_OUT,
+        binary=("file",),
+        raw="file",
+    ),
     CUSTOM,
 )
 _BY_SLUG = {task.slug: task for task in TASKS}

@@ -43,6 +43,8 @@ MAY = {
     f"GET {AI}/models/schema": USER,
     f"GET {AI}/authors/search": USER,
     f"GET {AI}/tasks/search": USER,
+    f"POST {AI}/tomarkdown": USER,
+    f"GET {AI}/tomarkdown/supported": USER,
     f"POST {AI}/finetunes": DEPLOYER,
     f"GET {AI}/finetunes": USER,
     f"GET {AI}/finetunes/public": USER,

@@ -138,7 +138,8 @@ class Server:
             gateway = gateway_routes(gateways=gateways, scheme="https" if certificates is not None else "http")
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
-        of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts, finetunes=finetunes)
+        converter = workers_ai.Converter(run, observer=self._observer, new_id=Ids().trace)
+        of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts, finetunes=finetunes, converter=converter)
         routes: list[Route] = [
             *of_workers_ai,
             *binding.routes(of_workers_ai),

@@ -10,12 +10,17 @@ from fornada.core.ports import CatalogPort
 from fornada.edge.calls import Route
 from fornada.edge.dialects.workers_ai.catalog import catalog_routes
 from fornada.edge.dialects.workers_ai.finetunes import finetune_routes
+from fornada.edge.dialects.workers_ai.markdown import Converter, markdown_routes
 from fornada.edge.dialects.workers_ai.run import RunDoor
 from fornada.edge.validation import Contracts
 
-__all__ = ["RunDoor", "routes"]
+__all__ = ["Converter", "RunDoor", "routes"]
 
 
-def routes(*, catalog: CatalogPort, contracts: Contracts, finetunes: FinetunesPort) -> list[Route]:
+def routes(*, catalog: CatalogPort, contracts: Contracts, finetunes: FinetunesPort, converter: Converter) -> list[Route]:
     """All routes of the dialect, the hot ones as descriptions."""
-    return [*catalog_routes(catalog=catalog, contracts=contracts), *finetune_routes(finetunes=finetunes, catalog=catalog)]
+    return [
+        *catalog_routes(catalog=catalog, contracts=contracts),
+        *finetune_routes(finetunes=finetunes, catalog=catalog),
+        *markdown_routes(converter),
+    ]

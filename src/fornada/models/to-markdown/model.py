@@ -1,0 +1,110 @@
+"""Files in, Markdown out. Nothing here trusts a file: it runs behind the sandbox's walls, and what takes too much ends its runner."""
+
+import base64
+
+import documents
+import sheets
+
+import fornada_sdk
+
+MOST_CHARACTERS = 8_000_000
+MOST_IMAGES = 10
+MARK = "\ue000{}\ue001"
+"""Where the description of an embedded picture belongs, by its number. Whoever calls puts it there."""
+
+BY_KIND = {
+    "pdf": documents.pdf,
+    "docx": documents.docx,
+    "odt": documents.odt,
+    "html": documents.html,
+    "xml": documents.xml,
+    "svg": documents.svg,
+    "xlsx": sheets.xlsx,
+    "xlsb": sheets.xlsb,
+    "xls": sheets.xls,
+    "ods": sheets.ods,
+    "csv": sheets.csv,
+    "numbers": sheets.numbers,
+}
+SUFFIXES = {"htm": "html", "xlsm": "xlsx", "et": "xls"}
+TYPES = {
+    "application/pdf": "pdf",
+    "text/html": "html",
+    "application/xhtml+xml": "html",
+    "application/xml": "xml",
+    "text/xml": "xml",
+    "image/svg+xml": "svg",
+    "text/csv": "csv",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.ms-excel.sheet.macroenabled.12": "xlsx",
+    "application/vnd.ms-excel.sheet.binary.macroenabled.12": "xlsb",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.oasis.opendocument.text": "odt",
+    "application/vnd.oasis.opendocument.spreadsheet": "ods",
+    "application/vnd.apple.numbers": "numbers",
+}
+
+
+class Model(fornada_sdk.Model):
+    def run(self, request, context):
+        raw = request.file("file")
+        asked = request.body.json if request.body.fields is not None or "json" in request.body.type else {}
+        name = asked.get("name") or ""
+        options = asked.get("conversionOptions") or {}
+        kind = kind_of(name, asked.get("mimeType") or "", raw)
+        if kind not in BY_KIND:
+            raise fornada_sdk.BadRequest("Unsupported file type")
+        if not raw:
+            raise fornada_sdk.BadRequest("The file is empty")
+        images = Images()
+        plain = (options.get("output") or {}).get("format") == "text"
+        try:
+            text = BY_KIND[kind](raw, name=name, options=options, plain=plain, images=images, scratch=context.scratch)
+        except fornada_sdk.BadRequest:
+            raise
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a dozen libraries raise what they like at a broken file
+            context.log.warning("conversion failed", kind=kind, error=type(error).__name__)
+            raise fornada_sdk.BadRequest(f"The file can't be read as {kind}") from None
+        if len(text) > MOST_CHARACTERS:
+            raise fornada_sdk.BadRequest(f"The file has more than {MOST_CHARACTERS} characters of text")
+        return {"kind": kind, "data": text.strip() + "\n", "images": images.taken}
+
+
+class Images:
+    """Embedded pictures that a document has shown, in order."""
+
+    def __init__(self):
+        self.taken = []
+
+    def mark(self, raw):
+        """What stands in the text for this picture; nothing where there are enough."""
+        if len(self.taken) >= MOST_IMAGES or not raw or len(raw) > 4_000_000:
+            return ""
+        self.taken.append(base64.b64encode(raw).decode("ascii"))
+        return MARK.format(len(self.taken) - 1)
+
+
+def kind_of(name, mime_type, raw):
+    """By the name's end, else the media type, else how it begins."""
+    suffix = name.rpartition(".")[2].lower() if "." in name else ""
+    suffix = SUFFIXES.get(suffix, suffix)
+    if suffix in BY_KIND:
+        return suffix
+    known = TYPES.get(mime_type.partition(";")[0].strip().lower())
+    if known or name or mime_type:
+        return known
+    start = raw[:1024].lstrip().lower()
+    if start.startswith(b"%pdf"):
+        return "pdf"
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "html"
+    if b"<svg" in start:
+        return "svg"
+    if start.startswith(b"<"):
+        return "xml"
+    if start.startswith(b"\xd0\xcf\x11\xe0"):
+        return "xls"
+    return documents.kind_of_archive(raw) if start.startswith(b"pk\x03\x04") else "csv"
