@@ -146,13 +146,19 @@ MAY = {
     "POST /api/v1/prune": ADMIN,
 }
 """Method and pattern of a route -> the least role that a key for it has."""
+NAMED_IN_THE_BODY = (
+    "chat/completions",
+    "completions",
+    "embeddings",
+    "responses",
+    "messages",
+    "audio/speech",
+    "images/generations",
+)
+"""Below /v1, where the body is JSON."""
 PRIVATE = {
     row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or TFS in row or row == "GET /v1/models/{id:path}"
-} | {f"POST /v1/{each}" for each in ("chat/completions", "completions", "embeddings", "responses", "messages")}
-PRIVATE = {row for row in MAY if MODEL in row or "/v2/models/" in row or row in OF_V2 or row == "GET /v1/models/{id:path}"} | {
-    f"POST /v1/{each}"
-    for each in ("chat/completions", "completions", "embeddings", "responses", "messages", "audio/speech", "images/generations")
-}
+} | {f"POST /v1/{each}" for each in NAMED_IN_THE_BODY}
 """Routes that name a model, which the table's requests do with one that is its account's alone."""
 NAMES = {
     "account": "mine",
