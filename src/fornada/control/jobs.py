@@ -139,7 +139,7 @@ class Jobs:
 
     def statuses(self, job: Job) -> Sequence[Status]:
         live = self._live.get(job.id)
-        return live.life.items if live is not None else [item.status for item in self._store.items(job.id)]
+        return live.life.items if live is not None else self._store.statuses(job.id)
 
     def counts(self, job: Job) -> Mapping[Status, int]:
         live = self._live.get(job.id)

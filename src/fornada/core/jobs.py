@@ -139,6 +139,9 @@ class JobStore(Protocol):
     def items(self, id: JobId) -> list[Item]:
         """By their numbers. None of them is `running`: that is nothing that outlives a process."""
 
+    def statuses(self, id: JobId) -> list[Status]:
+        """Of its items, by their numbers: as `items`, for less."""
+
     def counts(self, id: JobId) -> Mapping[Status, int]:
         """How many of its items are so, without those of which there are none: as `items`, for less."""
 

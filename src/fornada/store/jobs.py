@@ -85,6 +85,17 @@ class JobRows(StoreFile):
                 found[number] = Item(found[number].model, _status(status, usual), attempts)
         return found
 
+    def statuses(self, id: JobId) -> list[Status]:
+        job = self.job(id)
+        if job is None:
+            return []
+        usual = self._usual(job)
+        found = [usual] * job.total
+        with self._errors():
+            for number, status in self._db.execute("SELECT number, status FROM items WHERE job = ? AND status != 'queued'", (id,)):
+                found[number] = _KNOWN[status]
+        return found
+
     def counts(self, id: JobId) -> Mapping[Status, int]:
         job = self.job(id)
         if job is None:
@@ -166,10 +177,16 @@ class JobRows(StoreFile):
         """Of an item without an outcome: what has no end of its own has its job's."""
         return job.status if job is not None and job.status in ENDED else Status.QUEUED
 
-    def _named(self, id: JobId) -> list[tuple[int, _Named]]:
+    def _named(self, id: JobId) -> Iterator[tuple[int, _Named]]:
+        """A row at a time: 50,000 names at once would hold everybody up."""
         with self._errors():
-            rows = self._db.execute("SELECT first, named FROM asks WHERE job = ? ORDER BY first", (id,))
-            return [(first, _NAMED.decode(named)) for first, named in rows]
+            begins = [first for (first,) in self._db.execute("SELECT first FROM asks WHERE job = ? ORDER BY first", (id,))]
+        for first in begins:
+            with self._errors():
+                row = self._db.execute("SELECT named FROM asks WHERE job = ? AND first = ?", (id, first)).fetchone()
+            if row is None:
+                return  # forgotten meanwhile
+            yield first, _NAMED.decode(row[0])
 
     def _outcomes(self, id: JobId, begin: int) -> dict[int, tuple[str, Outcome | None]]:
         with self._errors():
@@ -183,6 +200,7 @@ class JobRows(StoreFile):
             }
 
 
+_KNOWN = {status.value: status for status in Status}
 _JOB = ", ".join(Job.__struct_fields__)
 
 

@@ -38,7 +38,7 @@ class JobStoreConformance:
     def test_it_begins_empty(self, open_jobs: Open) -> None:
         store = open_jobs()
         assert (store.job(NONE), store.unfinished_jobs(), store.items(NONE), list(store.results(NONE))) == (None, [], [], [])
-        assert (store.waiting_items(LOCAL_ACCOUNT), store.counts(NONE)) == (0, {})
+        assert (store.waiting_items(LOCAL_ACCOUNT), store.counts(NONE), store.statuses(NONE)) == (0, {}, [])
         assert not store.remove_jobs(ended_before=1e12)
 
     def test_what_was_put_is_there_after_a_restart_and_equal(self, open_jobs: Open) -> None:
@@ -47,6 +47,7 @@ class JobStoreConformance:
         assert store.job(ONE) == job()
         assert store.unfinished_jobs() == [job()]
         assert store.items(ONE) == [Item(A, Status.QUEUED), Item(A, Status.QUEUED)]
+        assert store.statuses(ONE) == [item.status for item in store.items(ONE)]
         assert store.counts(ONE) == {Status.QUEUED: 2}
         assert store.item_body(ONE, 1) == b'{"n":1}'
         assert list(store.results(ONE)) == [Result(0, None, Status.QUEUED), Result(1, "ref-1", Status.QUEUED)]
@@ -79,6 +80,7 @@ class JobStoreConformance:
         found = again.job(ONE)
         assert found is not None and (found.status, found.started, found.ended) == (Status.RUNNING, 110.0, 0.0)
         assert again.items(ONE) == [Item(A, Status.COMPLETED), Item(A, Status.FAILED, 1)]
+        assert again.statuses(ONE) == [item.status for item in again.items(ONE)]
         assert again.counts(ONE) == {Status.COMPLETED: 1, Status.FAILED: 1}
         assert list(again.results(ONE)) == [
             Result(0, None, Status.COMPLETED, ANSWER),
@@ -98,6 +100,7 @@ class JobStoreConformance:
         assert found is not None and (found.status, found.started, found.ended) == (Status.CANCELLED, 0.0, 120.0)
         assert again.unfinished_jobs() == []
         assert again.items(ONE) == [Item(A, Status.COMPLETED), Item(A, Status.CANCELLED)]
+        assert again.statuses(ONE) == [item.status for item in again.items(ONE)]
         assert again.counts(ONE) == {Status.COMPLETED: 1, Status.CANCELLED: 1}
         assert [each.status for each in again.results(ONE)] == [Status.COMPLETED, Status.CANCELLED]
 
