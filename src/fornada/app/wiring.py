@@ -150,6 +150,7 @@ class Node:
             weights=settings.node.account_weights,
             new_id=lambda: str(uuid.uuid4()),
             outbound=outbound(settings.outbound.allow_private),
+            metrics=self._telemetry.metrics,
         )
         self._hook_client = HookClient(allow_private=settings.outbound.allow_private, inherited=environ)
         self._webhooks = Webhooks(

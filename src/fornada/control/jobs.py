@@ -26,6 +26,7 @@ from fornada.core.ports import Clock, EventLog
 from fornada.core.requests import Priority, Ticket
 from fornada.core.settings import JobsSettings
 from fornada.core.webhooks import check_url
+from fornada.telemetry.metrics import Metrics, Reading
 
 LOOK_S = 0.05
 """How often it is asked whether there is room, while items wait."""
@@ -66,6 +67,7 @@ class Jobs:
         weights: Mapping[str, float],
         new_id: Callable[[], str],
         outbound: Outbound = NOWHERE_PRIVATE,
+        metrics: Metrics,
     ) -> None:
         """`weights` of accounts; `outbound` says where webhooks may go; `new_id` gives uuids that nobody can guess."""
         self._store = store
@@ -77,6 +79,9 @@ class Jobs:
         self._weights = weights
         self._new_id = new_id
         self._outbound = outbound
+        self._metrics = metrics
+        metrics.jobs.read = self._jobs_now
+        metrics.job_items.read = self._items_now
         self._live: dict[JobId, _Live] = {}
         self._turns: dict[ModelName, Turns] = {}
         self._running: dict[ModelName, int] = {}
@@ -302,6 +307,7 @@ class Jobs:
             self._return(live, number)
             return
         self._freed(live, number)
+        self._metrics.job_items_ended.at(said.status.value).value += 1
         self._took_s.setdefault(live.models[number], deque(maxlen=SAMPLES)).append(self._clock.now() - began)
         self._carry_out(live, live.life.tell(Done(number, said.status)))
         self._look_soon()
@@ -374,10 +380,21 @@ class Jobs:
             if turns is not None:
                 turns.remove(live.job.id)
         counts = {each.value: live.life.count(each) for each in ENDED if live.life.count(each)}
+        self._metrics.jobs_ended.at(status.value).value += 1
+        if status in (Status.CANCELLED, Status.EXPIRED):
+            self._metrics.job_items_ended.at(status.value).value += live.life.count(status)
         self._log.info("job.ended", job=live.job.id, account=live.job.account, status=status.value, **counts)
         self._look_soon()
 
     # ---- keeping
+
+    def _jobs_now(self) -> Iterator[Reading]:
+        for status in (Status.QUEUED, Status.RUNNING):
+            yield (status.value,), sum(live.life.status is status for live in self._live.values())
+
+    def _items_now(self) -> Iterator[Reading]:
+        for status in (Status.QUEUED, Status.RUNNING):
+            yield (status.value,), sum(live.life.count(status) for live in self._live.values())
 
     def _keep(self) -> None:
         """What time alone does to jobs."""

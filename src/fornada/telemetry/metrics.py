@@ -192,6 +192,17 @@ class Metrics(Collector):
             "Bytes that a model's instances are charged of a device, by what the charge rests on (declared, learned, live).",
             ["model", "device", "because"],
         )
+        self.jobs = Gauge("fornada_jobs", "Jobs that have not ended, by status (queued, running).", ["status"])
+        self.jobs_ended = Counts("fornada_jobs_ended", "Jobs by how they ended (completed, failed, cancelled, expired).", ["status"])
+        self.job_items = Gauge(
+            "fornada_job_items", "Items of jobs that wait or are being worked on, by status (queued, running).", ["status"]
+        )
+        self.job_items_ended = Counts(
+            "fornada_job_items_ended",
+            "Items of jobs by how they ended (completed, failed, cancelled, expired). Those that a job took with it as it was ended before its "
+            "time count, too.",
+            ["status"],
+        )
         self.isolation = Gauge(
             "fornada_isolation_info", "1 with the level at which models are kept apart (full, namespaces, landlock, none).", ["level"]
         )

@@ -20,6 +20,7 @@ from fornada.core.policy.second_tries import MOST_ATTEMPTS
 from fornada.core.requests import Priority
 from fornada.core.settings import JobsSettings
 from fornada.store.sqlite import SqliteStore
+from fornada.telemetry.metrics import Metrics
 from tests.loops.virtual import VirtualClock, virtual
 
 A, B = ModelName("@test/a"), ModelName("@test/b")
@@ -92,6 +93,7 @@ class Stand:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self._opened: list[SqliteStore] = []
         self._ids = map(str, itertools.count(1))
+        self.metrics = Metrics()
         self.store: SqliteStore
         self.start()
 
@@ -107,6 +109,7 @@ class Stand:
             settings=self.settings,
             weights={},
             new_id=lambda: next(self._ids),
+            metrics=self.metrics,
         )
         self.jobs.start(self.door)
 
@@ -176,6 +179,39 @@ async def test_a_job_from_acceptance_to_its_end(make: Make):
     assert found.created <= found.started <= found.ended
     assert [result.outcome.body for result in stand.jobs.results(found) if result.outcome] == [b"of 0", b"of 1", b"of 2"]
     assert [event for event, _ in stand.events] == ["job.accepted", "job.ended"]
+
+
+@virtual
+async def test_metrics_tell_of_what_waits_runs_and_has_ended(make: Make):
+    stand = make(most=2)
+
+    def shown() -> dict[str, float]:
+        lines = (line.split(" ") for line in stand.metrics.render().decode().splitlines() if line.startswith("fornada_job"))
+        return {name.removeprefix("fornada_"): float(value) for name, value in lines}
+
+    stopped, job = stand.submit(4), stand.submit()
+    await passes()
+    assert shown() == {
+        'jobs{status="queued"}': 1,
+        'jobs{status="running"}': 1,
+        'job_items{status="queued"}': 5,
+        'job_items{status="running"}': 2,
+    }
+    stand.door.say()
+    stand.jobs.cancel(stopped.id, None)
+    for _ in range(2):
+        await passes()
+        stand.door.say()
+    await passes()
+    stand.door.say(errors.BadRequest("no"))
+    assert stand.job(job).status is Status.COMPLETED
+    assert {name: value for name, value in shown().items() if value} == {
+        'jobs_ended_total{status="cancelled"}': 1,
+        'jobs_ended_total{status="completed"}': 1,
+        'job_items_ended_total{status="completed"}': 3,
+        'job_items_ended_total{status="failed"}': 1,
+        'job_items_ended_total{status="cancelled"}': 3,
+    }
 
 
 @virtual
