@@ -171,7 +171,7 @@ def test_the_formats_are_listed(edge: Served):
             "csv",
             "numbers",
         ]
-        assert sorted(each["extension"] for each in listed) == sorted(f".{name}" for name in wanted.split())
+        assert sorted(each["extension"] for each in listed) == sorted(f".{name}" for name in wanted)
 
 
 def test_more_than_so_much_is_refused_early(edge: Served):
