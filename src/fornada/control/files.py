@@ -11,6 +11,8 @@ from fornada.core.resources import format_size, parse_size
 from fornada.core.settings import JobsSettings
 
 PIECE_BYTES = 256 * 1024
+MOST_FILES = 10_000
+"""Of an account: empty ones take room, too, and each upload looks at all."""
 KEEPING_S = 2.0
 """How often a piece of what was forgotten goes."""
 
@@ -18,20 +20,27 @@ KEEPING_S = 2.0
 class Files:
     """Implements core.files.FilesPort."""
 
-    def __init__(self, *, store: FileStore, clock: Clock, log: EventLog, settings: JobsSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, *, store: FileStore, clock: Clock, log: EventLog, settings: JobsSettings, new_id: Callable[[], str], most: int = MOST_FILES
+    ) -> None:
+        """`most` files of an account."""
         self._store = store
         self._clock = clock
         self._log = log
         self._settings = settings
         self._most_bytes = parse_size(settings.max_files)
         self._new_id = new_id
+        self._most = most
         self._writing: dict[FileId, tuple[AccountId, int]] = {}
         """Their accounts and sizes."""
         self._keeping: asyncio.TimerHandle | None = None
 
     async def put(self, account: AccountId, *, name: str, purpose: str, data: bytes) -> File:
-        held = sum(file.size for file in self._store.files(account))
-        held += sum(size for owner, size in self._writing.values() if owner == account)
+        writing = [size for owner, size in self._writing.values() if owner == account]
+        kept = self._store.files(account)
+        if len(kept) + len(writing) >= self._most:
+            raise TooLarge(f"the account has {self._most} files, which is the most: delete some that aren't needed any more")
+        held = sum(file.size for file in kept) + sum(writing)
         if held + len(data) > self._most_bytes:
             raise TooLarge(
                 f"the account's files take {format_size(held)}, {self._settings.max_files} is the most: delete some that aren't needed any more"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fornada.control.files import PIECE_BYTES, Files
+from fornada.control.files import MOST_FILES, PIECE_BYTES, Files
 from fornada.core.errors import TooLarge, UnknownFile
 from fornada.core.files import File
 from fornada.core.names import LOCAL_ACCOUNT, AccountId
@@ -34,9 +34,9 @@ def make(tmp_path: Path) -> Iterator[Make]:
     store.close()
 
 
-def files_in(store: SqliteStore, **settings: Any) -> Files:
+def files_in(store: SqliteStore, *, most: int = MOST_FILES, **settings: Any) -> Files:
     ids = iter("123456789")
-    return Files(store=store, clock=VirtualClock(), log=Silent(), settings=JobsSettings(**settings), new_id=lambda: next(ids))
+    return Files(store=store, clock=VirtualClock(), log=Silent(), settings=JobsSettings(**settings), new_id=lambda: next(ids), most=most)
 
 
 async def put(files: Files, data: bytes, account: AccountId = LOCAL_ACCOUNT) -> File:
@@ -66,6 +66,17 @@ async def test_an_account_has_a_bound_that_two_uploads_at_a_time_do_not_pass(mak
     await put(files, b"x" * 1_000_000)
     with pytest.raises(TooLarge, match="1MiB"):
         await put(files, b"x" * 100_000)
+
+
+@virtual
+async def test_an_account_has_a_bound_of_files_however_small(make: Make):
+    files = make(most=3)
+    kept = [await put(files, b"") for _ in range(3)]
+    with pytest.raises(TooLarge, match="3 files"):
+        await put(files, b"")
+    await put(files, b"", AccountId("other"))
+    files.remove(kept[0].id, LOCAL_ACCOUNT)
+    await put(files, b"")
 
 
 @virtual
