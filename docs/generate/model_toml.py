@@ -45,7 +45,7 @@ sha256 = "…64 hex digits…"
 source = ["https://example.org/plates.onnx"]
 ```
 """
-FREE = ("settings", "env", "price")
+FREE = ("settings", "env", "properties", "price")
 
 
 def page() -> str:

@@ -97,7 +97,7 @@ def test_every_command_line_in_a_page_could_be_typed(page: Path):
 @pytest.mark.parametrize("page", WRITTEN, ids=name)
 def test_every_setting_that_a_page_names_exists(page: Path):
     sections: dict[str, type[msgspec.Struct]] = {**settings.SECTIONS, **specs.TABLES}
-    free = {"settings", "env", "price", "artifacts"}
+    free = {"settings", "env", "properties", "price", "artifacts"}
     named = [found for text in inline_code(page) for found in re.findall(r"\[([a-z]+)\] ([a-z_]+)\b", text)]
     for section, key in named:
         if section in free:

@@ -195,6 +195,9 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     env: dict[str, str] = {}
     """Variables of the runner."""
     command: CommandSpec = CommandSpec()
+    properties: dict[str, str] = {}
+    """What the catalogue is to say of it, by Workers AI's names: beta, info, terms, vision, reasoning, context_window, max_input_tokens,
+    output_dimensions, planned_deprecation_date (YYYY-MM-DD), ..."""
     price: dict[str, float] = {}
     """Neurons for each request, second (of the runner), token, input_token, output_token, image (one a request, unless the model counts
     them), or whatever else the model's code counts in context.usage, by its name."""
@@ -277,7 +280,7 @@ def _refuse_unknown_keys(given: Mapping[str, Any]) -> None:
         if not isinstance(table, dict):
             raise InvalidSpec(f"model.toml: [{name}] must be a table")
         _refuse_unknown(table, struct, f"[{name}]")
-    for name in ("settings", "env", "price"):
+    for name in ("settings", "env", "properties", "price"):
         if not isinstance(given.get(name, {}), dict):
             raise InvalidSpec(f"model.toml: [{name}] must be a table")
 

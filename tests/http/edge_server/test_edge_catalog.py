@@ -31,6 +31,43 @@ def test_items_are_those_of_workers_ai(edge: Served):
     assert response.json()["result_info"] == {"page": 1, "per_page": 50, "count": 1, "total_count": 1, "total_pages": 1}
 
 
+def test_properties_say_what_the_node_knows_and_what_the_author_says(edge: Served):
+    edge.catalog.add("a/chat", task="text-generation", engine="gguf", settings={"context": 2048}, price={"input_token": 0.5, "request": 2})
+    edge.catalog.add(
+        "a/vectors", task="text-embeddings", properties={"output_dimensions": "384", "beta": "true", "info": "https://a.example"}
+    )
+
+    def properties(name: str) -> dict[str, object]:
+        (item,) = edge.fetch("GET", f"{AI}/models/search?search={name}").result
+        return {entry["property_id"]: entry["value"] for entry in item["properties"]}
+
+    chat, vectors = properties("a/chat"), properties("a/vectors")
+    assert (chat["context_window"], chat["function_calling"], chat["lora"]) == ("2048", "true", "true")
+    assert chat["price"] == [
+        {"unit": "per M input tokens", "price": 500000.0, "currency": "neurons"},
+        {"unit": "per inference request", "price": 2, "currency": "neurons"},
+    ]
+    assert vectors == {"async_queue": "true", "output_dimensions": "384", "beta": "true", "info": "https://a.example"}
+    assert "a/vectors" not in names(edge, "?hide_experimental=true") and "a/chat" in names(edge, "?hide_experimental=true")
+
+
+def test_what_is_past_its_day_is_shown_to_who_asks_for_it(edge: Served):
+    edge.catalog.add("a/old", properties={"planned_deprecation_date": "2020-01-01"})
+    edge.catalog.add("a/later", properties={"planned_deprecation_date": "2999-12-31"})
+    assert "a/old" not in names(edge) and "a/later" in names(edge)
+    assert {"a/old", "a/later"} <= set(names(edge, "?include_deprecated=true"))
+
+
+def test_a_marketplace_gets_its_own_form(edge: Served):
+    edge.catalog.add("a/chat", task="text-generation", engine="gguf", price={"token": 1000})
+    found = {item["id"]: item for item in edge.fetch("GET", f"{AI}/models/search?format=openrouter").result}
+    chat, classifier = found["a/chat"], found["@fornada/classifier"]
+    assert (chat["context_length"], chat["created"], chat["supported_features"]) == (4096, 1700000000, ["tools"])
+    assert chat["pricing"] == {"prompt": "0.011", "completion": "0.011", "request": "0", "image": "0"}
+    assert (chat["input_modalities"], classifier["input_modalities"]) == (["text"], ["image"])
+    assert classifier["context_length"] is None and classifier["pricing"]["image"] == "0.0000055"
+
+
 def test_pages_end(edge: Served):
     all_names = names(edge)
     assert len(all_names) == 4
@@ -43,7 +80,8 @@ def test_pages_end(edge: Served):
         assert seen == all_names
     info = edge.fetch("GET", f"{AI}/models/search?per_page=3&page=9").json()["result_info"]
     assert info == {"page": 9, "per_page": 3, "count": 0, "total_count": 4, "total_pages": 2}
-    for query in ("page=0", "page=-1", "page=x", "per_page=0", "per_page=1001", "page=9999999999999999999999", "page=1.5"):
+    assert len(names(edge, "?page=0&per_page=0")) == 4, "what the SDK sends for nothing"
+    for query in ("page=-1", "page=x", "per_page=1001", "format=csv", "page=9999999999999999999999", "page=1.5"):
         refused = edge.fetch("GET", f"{AI}/models/search?{query}")
         assert (refused.status, refused.code) == (400, 5006), query
 

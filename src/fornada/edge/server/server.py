@@ -139,7 +139,7 @@ class Server:
         self.items = JobItems(targets=Targets(self._doors), new_trace=Ids().trace, observer=self._observer)
         """Who answers items of jobs."""
         converter = workers_ai.Converter(run, observer=self._observer, new_id=Ids().trace)
-        of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts, finetunes=finetunes, converter=converter)
+        of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts, finetunes=finetunes, converter=converter, wall=clock.wall)
         routes: list[Route] = [
             *of_workers_ai,
             *binding.routes(of_workers_ai),

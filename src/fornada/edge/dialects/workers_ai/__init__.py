@@ -5,6 +5,8 @@ Out: requests for the InferencePort; envelopes, event streams, raw bodies.
 May import: `edge` modules that are not dialects, `telemetry`, `core`.
 """
 
+from collections.abc import Callable
+
 from fornada.core.finetunes import FinetunesPort
 from fornada.core.ports import CatalogPort
 from fornada.edge.calls import Route
@@ -17,10 +19,12 @@ from fornada.edge.validation import Contracts
 __all__ = ["Converter", "RunDoor", "routes"]
 
 
-def routes(*, catalog: CatalogPort, contracts: Contracts, finetunes: FinetunesPort, converter: Converter) -> list[Route]:
+def routes(
+    *, catalog: CatalogPort, contracts: Contracts, finetunes: FinetunesPort, converter: Converter, wall: Callable[[], float]
+) -> list[Route]:
     """All routes of the dialect, the hot ones as descriptions."""
     return [
-        *catalog_routes(catalog=catalog, contracts=contracts),
+        *catalog_routes(catalog=catalog, contracts=contracts, wall=wall),
         *finetune_routes(finetunes=finetunes, catalog=catalog),
         *markdown_routes(converter),
     ]

@@ -1,6 +1,6 @@
 """`models/search`, `models/schema`, `authors/search`, `tasks/search` (WORKERS_AI.md, 8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fornada.core.errors import BadRequest, UnknownModel
@@ -9,8 +9,9 @@ from fornada.core.names import parse_reference
 from fornada.core.ports import CatalogPort, Entry
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Parameter, Reply, Route, json_reply
-from fornada.edge.catalog_entries import author_of, created_text, names_of
+from fornada.edge.catalog_entries import author_of, names_of
 from fornada.edge.dialects.workers_ai import descriptions as d
+from fornada.edge.dialects.workers_ai.catalog_items import SOURCE, is_deprecated, is_experimental, item, openrouter_item
 from fornada.edge.dialects.workers_ai.run import unknown
 from fornada.edge.problems import Style
 from fornada.edge.tasks import TASKS, Schema, named_id, task_of
@@ -18,14 +19,12 @@ from fornada.edge.validation import Contracts
 
 USUAL_PAGE, LONGEST_PAGE = 50, 1000
 MOST_PAGES = 10**9
-SOURCE = 1
-"""What Cloudflare calls the source of its own models; everything here is the node's own."""
 _BASE = "/client/v4/accounts/{account}/ai"
 
 
-def catalog_routes(*, catalog: CatalogPort, contracts: Contracts) -> list[Route]:
+def catalog_routes(*, catalog: CatalogPort, contracts: Contracts, wall: Callable[[], float]) -> list[Route]:
     """The lists, and the hot routes as descriptions."""
-    lists = _Lists(catalog, contracts)
+    lists = _Lists(catalog, contracts, wall)
     return [
         Route(f"{_BASE}/run/{{model:path}}", Style.ENVELOPE, {"POST": d.RUN}),
         Route(f"{_BASE}/run", Style.ENVELOPE, {"POST": d.RUN_UNIVERSAL}),
@@ -63,15 +62,18 @@ def catalog_routes(*, catalog: CatalogPort, contracts: Contracts) -> list[Route]
 class _Lists:
     """Handlers of the lists."""
 
-    def __init__(self, catalog: CatalogPort, contracts: Contracts) -> None:
+    def __init__(self, catalog: CatalogPort, contracts: Contracts, wall: Callable[[], float]) -> None:
         self._catalog = catalog
         self._contracts = contracts
+        self._wall = wall
 
     async def models(self, call: Call) -> Reply:
         query = call.query
-        page = _number(query, "page", usual=1, least=1, most=MOST_PAGES)
-        per_page = _number(query, "per_page", usual=USUAL_PAGE, least=1, most=LONGEST_PAGE)
-        found = [entry for entry in self._entries(call) if _matches(entry, query)]
+        # The SDK sends 0 where its user left a number out.
+        page = _number(query, "page", most=MOST_PAGES) or 1
+        per_page = _number(query, "per_page", most=LONGEST_PAGE) or USUAL_PAGE
+        form = _form_of(query)
+        found = [entry for entry in self._entries(call) if _matches(entry, query, now=self._wall())]
         # The end must be an empty page: clients ask for further ones until they get one.
         shown = found[(page - 1) * per_page : page * per_page]
         info = {
@@ -81,7 +83,7 @@ class _Lists:
             "total_count": len(found),
             "total_pages": -(-len(found) // per_page),
         }
-        return json_reply({**_envelope([_item(entry) for entry in shown]), "result_info": info})
+        return json_reply({**_envelope([form(entry) for entry in shown]), "result_info": info})
 
     async def schema(self, call: Call) -> Reply:
         account = account_of(call.account)
@@ -120,17 +122,30 @@ def _envelope(result: object) -> dict[str, object]:
     return {"result": result, "success": True, "errors": [], "messages": []}
 
 
-def _number(query: Mapping[str, str], name: str, *, usual: int, least: int, most: int) -> int:
-    text = query.get(name, "").strip()
-    if not text:
-        return usual
-    if not text.isascii() or not text.isdecimal() or len(text) > 18 or not least <= int(text) <= most:
-        raise BadRequest(f"'{name}' must be a whole number from {least} to {most}")
+def _number(query: Mapping[str, str], name: str, *, most: int) -> int:
+    text = query.get(name, "").strip() or "0"
+    if not text.isascii() or not text.isdecimal() or len(text) > 18 or int(text) > most:
+        raise BadRequest(f"'{name}' must be a whole number from 1 to {most}")
     return int(text)
 
 
-def _matches(entry: Entry, query: Mapping[str, str]) -> bool:
+def _form_of(query: Mapping[str, str]) -> Callable[[Entry], dict[str, Any]]:
+    named = query.get("format", "").strip()
+    if named not in ("", "openrouter"):
+        raise BadRequest("'format' must be openrouter, or be left out")
+    return openrouter_item if named else item
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name, "").strip().lower() in ("true", "1")
+
+
+def _matches(entry: Entry, query: Mapping[str, str], *, now: float) -> bool:
     spec = entry.stable.spec
+    if _flag(query, "hide_experimental") and is_experimental(spec):
+        return False
+    if not _flag(query, "include_deprecated") and is_deprecated(spec, now=now):
+        return False
     if wanted := query.get("search", "").casefold():
         if not any(wanted in text.casefold() for text in (*names_of(entry), spec.description)):
             return False
@@ -143,26 +158,6 @@ def _matches(entry: Entry, query: Mapping[str, str]) -> bool:
             return False
     source = query.get("source", "").strip()
     return source in ("", str(SOURCE))
-
-
-def _item(entry: Entry) -> dict[str, Any]:
-    spec = entry.stable.spec
-    properties: list[dict[str, Any]] = [{"property_id": "async_queue", "value": "true"}]
-    if spec.aliases:
-        properties.append({"property_id": "aliases", "value": ", ".join(spec.aliases)})
-    if spec.price:
-        prices = [{"unit": f"per {unit}", "price": price, "currency": "neurons"} for unit, price in spec.price.items()]
-        properties.append({"property_id": "price", "value": prices})
-    return {
-        "id": named_id("model", entry.name),
-        "source": SOURCE,
-        "name": entry.name,
-        "description": spec.description,
-        "task": task_of(spec.task).public(),
-        "created_at": created_text(entry),
-        "tags": [],
-        "properties": properties,
-    }
 
 
 def _shown(schema: Schema, what: str, name: str) -> dict[str, Any]:

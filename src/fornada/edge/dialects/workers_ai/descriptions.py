@@ -101,8 +101,11 @@ MODELS_QUERY = (
     Parameter("task", "Name or id of a task"),
     Parameter("author", "Author"),
     Parameter("source", "1: the only source there is"),
-    Parameter("page", "Page, from 1; those after the last are empty", {"type": "integer", "minimum": 1, "default": 1}),
-    Parameter("per_page", "Models on a page", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50}),
+    Parameter("hide_experimental", "true: without those whose author calls them a beta", {"type": "boolean", "default": False}),
+    Parameter("include_deprecated", "true: also those whose planned_deprecation_date has come", {"type": "boolean", "default": False}),
+    Parameter("format", "openrouter: items in that marketplace's form", {"enum": ["openrouter"]}),
+    Parameter("page", "Page, from 1; those after the last are empty. 0 is the first", {"type": "integer", "minimum": 0, "default": 1}),
+    Parameter("per_page", "Models on a page; 0 is the usual number", {"type": "integer", "minimum": 0, "maximum": 1000, "default": 50}),
 )
 SCHEMA = envelope(
     {"type": "object", "properties": {"input": {"type": "object"}, "output": {"type": "object"}}, "required": ["input", "output"]}
