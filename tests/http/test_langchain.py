@@ -62,7 +62,9 @@ def test_langchain_openai(python: Path, url: str):
 
 def test_langchain_cloudflare(python: Path, url: str):
     steps = said_by(python, HERE / "with_cloudflare.py", url).split()
-    assert {"asks", "streams", "calls_tools", "answers_with_structure", "embeds", "does_it_all_async"} <= set(steps)
+    assert {"goes_through_a_gateway", "asks", "streams", "calls_tools", "answers_with_structure", "embeds", "does_it_all_async"} <= set(
+        steps
+    )
 
 
 def test_the_page_s_lines_work_as_they_are_written(python: Path, url: str, tmp_path: Path):

@@ -120,6 +120,8 @@ class Call:
     body: bytes
     request_id: str
     trace_id: str
+    raw_query: bytes = b""
+    """As it came, where a parameter may come more than once."""
 
     @property
     def account(self) -> AccountId:

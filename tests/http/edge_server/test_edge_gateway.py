@@ -644,6 +644,11 @@ def test_logs_are_found_by_what_they_say(edge: Served):
         if len(filter["value"]) == 1 and filter["value"] != [None] and "Bob" not in filter["value"]:
             given = "&".join(f"filters[{name}]={quote(value)}" for name, value in piece.items())
             assert len(edge.fetch("GET", f"{GATEWAYS}/g/logs?{given}").result) == count, given
+    several = "filters.key=model&filters.operator=eq&filters.value=@test/b&filters.value=@test/nothing"
+    assert len(edge.fetch("GET", f"{GATEWAYS}/g/logs?{several}").result) == 2
+    both = f"{several.rpartition('&')[0]}&filters.key=success&filters.operator=eq&filters.value=true"
+    assert len(edge.fetch("GET", f"{GATEWAYS}/g/logs?{both}").result) == 1
+    assert edge.fetch("GET", f"{GATEWAYS}/g/logs?{both}&filters.value=x").status == 400
     middle = everything[1]["created_at"]
     assert {log["id"] for log in logs(edge, start_date=middle)} | {log["id"] for log in logs(edge, end_date=middle)} == {
         log["id"] for log in everything

@@ -6,6 +6,7 @@ Left out is what the client itself drops: tool calls of `astream`, and of any st
 import asyncio
 import json
 import sys
+import urllib.request
 from typing import Literal
 
 from langchain_cloudflare import ChatCloudflareWorkersAI, CloudflareWorkersAIEmbeddings, CloudflareWorkersAIReranker
@@ -89,7 +90,20 @@ def reranks():
     assert [each.index for each in found] == [1, 0], found
 
 
-for step in (asks, streams, calls_tools, answers_with_structure, embeds, reranks):
+def goes_through_a_gateway():
+    for format in FORMATS:
+        more = {"aig_request_timeout": 200_000, "aig_max_attempts": 2, "aig_retry_delay": 10, "aig_backoff": "linear"}
+        answer = chat(format, ai_gateway="default", **more).invoke(QUESTION)
+        assert "Paris" in answer.content, answer
+    chunks = list(chat(ai_gateway="default").stream(QUESTION))
+    assert "Paris" in sum(chunks[1:], chunks[0]).content, chunks
+    vectors = {"model_name": "@cf/baai/bge-small-en-v1.5", "ai_gateway": "default"}
+    assert len(CloudflareWorkersAIEmbeddings(**ACCOUNT, api_base_url=f"{URL}/client/v4/accounts", **vectors).embed_query("A cat.")) == 384
+    with urllib.request.urlopen(f"{URL}/client/v4/accounts/local/ai-gateway/gateways/default/logs?success=true") as logs:
+        assert [each["model_type"] for each in json.load(logs)["result"]] == ["text-embeddings", *["text-generation"] * 3]
+
+
+for step in (goes_through_a_gateway, asks, streams, calls_tools, answers_with_structure, embeds, reranks):
     step()
     print(step.__name__)
 asyncio.run(does_it_all_async())

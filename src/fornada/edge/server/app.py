@@ -112,6 +112,7 @@ class _Endpoint:
             path=exchange.path,
             parameters={name: decoded(value) for name, value in scope["path_params"].items()},
             query=query_of(exchange.query),
+            raw_query=exchange.query,
             facts=exchange.facts,
             body=exchange.body(),
             request_id=exchange.request_id,

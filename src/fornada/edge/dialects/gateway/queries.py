@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -18,7 +19,7 @@ USUAL_REMOVED = MOST_REMOVED = 10_000
 _TEXTS = ("model", "provider", "model_type", "request_content_type", "response_content_type")
 _TRUTHS = ("success", "cached")
 _RANGES = {"cost": "cost", "duration": "duration", "tokens_in": "tokens_in", "tokens_out": "tokens_out", "total_tokens": "tokens"}
-_PIECES = re.compile(r"filters(?:\[(\d*)\])?\[(key|operator|value)\](?:\[\d*\])?\Z")
+_PIECES = re.compile(r"filters(?:\[(\d*)\])?(?:\[(key|operator|value)\](?:\[\d*\])?|\.(key|operator|value))\Z")
 _OPERATORS = tuple(each for each in Comparison if each not in (Comparison.LEAST, Comparison.MOST))
 _ABSENT = ("authentication", "wholesale", "compatibilityMode", "dlp_action")
 """Fields of Cloudflare's logs that no log of a node has."""
@@ -29,12 +30,12 @@ def read_page(query: Mapping[str, str], *, usual: int = USUAL_PAGE, most: int = 
     return _whole(query, "page", 1, 1, MOST_PAGES), _whole(query, "per_page", usual, 1, most)
 
 
-def read_query(query: Mapping[str, str]) -> tuple[LogQuery, int]:
-    """The page of logs that a URL asks for, and its number. Raises BadRequest, which names the parameter."""
+def read_query(query: Mapping[str, str], raw: bytes) -> tuple[LogQuery, int]:
+    """The page of logs that a URL asks for, and its number. `raw`: the same query as it came. Raises BadRequest, which names the parameter."""
     page, per_page = read_page(query)
     way = query.get("order_by_direction") or query.get("direction") or "desc"
     found = LogQuery(
-        filters=tuple(_filters(query)),
+        filters=tuple(_filters(query, raw)),
         search=query.get("search", ""),
         order_by=_choice("order_by", query.get("order_by") or "created_at", ORDERED),
         descending=_choice("order_by_direction", way, ("asc", "desc")) == "desc",
@@ -44,17 +45,17 @@ def read_query(query: Mapping[str, str]) -> tuple[LogQuery, int]:
     return found, page
 
 
-def read_removal(query: Mapping[str, str]) -> LogQuery:
+def read_removal(query: Mapping[str, str], raw: bytes) -> LogQuery:
     """Which logs are to go: by default all, the oldest first. Raises BadRequest."""
     return LogQuery(
-        filters=tuple(_filters(query)),
+        filters=tuple(_filters(query, raw)),
         order_by=_choice("order_by", query.get("order_by") or "created_at", ORDERED),
         descending=_choice("order_by_direction", query.get("order_by_direction") or "asc", ("asc", "desc")) == "desc",
         limit=_whole(query, "limit", USUAL_REMOVED, 1, MOST_REMOVED),
     )
 
 
-def _filters(query: Mapping[str, str]) -> list[Filter]:
+def _filters(query: Mapping[str, str], raw: bytes) -> list[Filter]:
     found = [Filter(name, Comparison.EQ, (query[name],)) for name in _TEXTS if query.get(name)]
     found += [Filter(name, Comparison.EQ, (_truth(name, query[name]),)) for name in _TRUTHS if query.get(name)]
     if query.get("feedback"):
@@ -66,24 +67,36 @@ def _filters(query: Mapping[str, str]) -> list[Filter]:
         for name, key in _RANGES.items():
             if query.get(prefix + name):
                 found.append(Filter(key, comparison, (_number(prefix + name, query[prefix + name]),)))
-    return found + [_filter(each) for each in _given(query)]
+    return found + [_filter(each) for each in _given(query, raw)]
 
 
-def _given(query: Mapping[str, str]) -> list[dict[str, Any]]:
-    """`filters` as JSON, or in brackets as the SDKs write lists of objects."""
-    pieces: dict[str, dict[str, Any]] = {}
+def _given(query: Mapping[str, str], raw: bytes) -> list[dict[str, Any]]:
+    """`filters` as JSON, or piece by piece as SDKs write lists of objects: filters.key=…&filters.operator=…&filters.value=…, or in brackets."""
     if query.get("filters"):
         try:
-            given = msgspec.json.decode(query["filters"], type=list[dict[str, Any]])
+            found = msgspec.json.decode(query["filters"], type=list[dict[str, Any]])
         except (msgspec.MsgspecError, RecursionError):
             raise BadRequest("'filters' must be a JSON list of objects with 'key', 'operator' and 'value'") from None
-        pieces = {f"json {number}": each for number, each in enumerate(given)}
-    for name, value in query.items():
-        if piece := _PIECES.match(name):
-            pieces.setdefault(piece[1] or "", {})[piece[2]] = value
-    if len(pieces) > MOST_FILTERS:
+    else:
+        pieces: dict[str, dict[str, list[str]]] = {}
+        if b"filters" in raw:
+            for name, value in parse_qsl(raw.decode("ascii", "replace"), keep_blank_values=True):
+                if piece := _PIECES.match(name):
+                    pieces.setdefault(piece[1] or "", {}).setdefault(piece[2] or piece[3], []).append(value)
+        found = [each for piece in pieces.values() for each in _put_together(piece)]
+    if len(found) > MOST_FILTERS:
         raise BadRequest(f"'filters' has at most {MOST_FILTERS} entries")
-    return list(pieces.values())
+    return found
+
+
+def _put_together(pieces: Mapping[str, list[str]]) -> list[dict[str, Any]]:
+    """Lists of keys, operators and values that came without saying which belong together."""
+    keys, operators, values = (pieces.get(name, []) for name in ("key", "operator", "value"))
+    if len(keys) == 1 and len(operators) == 1:
+        return [{"key": keys[0], "operator": operators[0], "value": list(values)}]
+    if not len(keys) == len(operators) == len(values):
+        raise BadRequest("'filters': which value belongs to which key nobody can tell; send them as JSON: filters=[{...}]")
+    return [{"key": key, "operator": operator, "value": [value]} for key, operator, value in zip(keys, operators, values, strict=True)]
 
 
 def _filter(given: Mapping[str, Any]) -> Filter:
