@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help serve install dev test test-long check format lock wheels bench clean moved
+.PHONY: help serve install dev test test-long check format lock proto wheels bench clean moved
 
 BIN     := .venv/bin
 UV      := $(BIN)/uv
@@ -47,6 +47,13 @@ check: .venv/dev  ## format, lint, types, import rules, the oldest Python of the
 format: .venv/dev  ## put the code into its form, and fix what ruff can fix
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
+
+# The header keeps linters and type checkers out of what a tool wrote.
+PROTO = src/fornada/edge/dialects/oip/rpc
+proto: .venv/dev  ## make the messages of gRPC again from their description
+	@$(BIN)/python -m grpc_tools.protoc -I $(PROTO) --python_out=$(PROTO) --pyi_out=$(PROTO) inference.proto
+	@for f in inference_pb2.py inference_pb2.pyi; do \
+	  printf '# ruff: noqa\n# fmt: off\n# mypy: ignore-errors\n' | cat - $(PROTO)/$$f > .venv/$$f && mv .venv/$$f $(PROTO)/$$f; done
 
 # Hashes, but no addresses: where packages come from is the business of each machine. UPGRADE=--upgrade takes newer releases.
 LOCK = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \

@@ -86,3 +86,8 @@ def test_every_folder_says_what_it_is_for_what_comes_in_what_goes_out_and_what_i
 def test_every_package_folder_is_a_package():
     for path in files("fornada") + files("fornada_sdk"):
         assert (path.parent / "__init__.py").exists(), f"{path.parent.relative_to(REPOSITORY)} has no __init__.py"
+
+
+def test_grpc_is_imported_only_where_there_is_a_port():
+    program = "import sys, fornada.app.control; sys.exit(any(name.split('.')[0] in ('grpc', 'google') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], timeout=bound(60), check=False).returncode == 0

@@ -65,6 +65,11 @@ def load(config: Path | None, flags: Mapping[str, Any], environ: Mapping[str, st
     return settings
 
 
+def quiet_grpc() -> None:
+    """Before grpcio is loaded: its library would write on the node's stderr by itself, for each handshake that fails."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
 def environment() -> Mapping[str, str]:
     """The process's environment, for `load` and for those who only show it (doctor, the client's default address)."""
     return os.environ

@@ -71,6 +71,7 @@ def serve(settings: Settings, *, control: Sequence[str] = (), nested: bool = Tru
                 raise StartRefused(f"isolation {walls.config.level} can't be had: {closed}; {isolation.OPEN_UP}")
             with contextlib.ExitStack() as stack:
                 listeners = [stack.enter_context(listener) for listener in _listen(settings.host, settings.port)]
+                _check_grpc_port(settings)
                 given = msgspec.json.encode(msgspec.structs.replace(settings, data_dir=str(folder)))
                 argv = list(control) or [sys.executable, "-I", "-m", "fornada.app.control"]
                 keeper = _Keeper(settings, given, argv, listeners=listeners, lock=lock, walls=walls, nested=nested)
@@ -287,6 +288,19 @@ def _listen(host: str, port: int) -> list[socket.socket]:
                 listener.close()
             raise _cant_listen(host, port, error) from None
     return listeners
+
+
+def _check_grpc_port(settings: Settings) -> None:
+    """Raises StartRefused where it is taken: the control planes share it with one another (SO_REUSEPORT), and wouldn't notice a stranger."""
+    port = settings.server.grpc_port
+    if not port:
+        return
+    try:
+        found = _listen(settings.host, port)
+    except StartRefused:
+        raise StartRefused(f"port {port} of [server] grpc_port can't be had on {settings.host}: is another program there?") from None
+    for listener in found:
+        listener.close()
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:

@@ -16,6 +16,7 @@ from fornada.app.config import is_loopback
 from fornada.app.data_directory import NODE_JSON, STORE, USAGE
 from fornada.app.node_file import NodeFile
 from fornada.app.replacement import Replacement, listeners
+from fornada.app.rpc import Rpc
 from fornada.app.webhook_secret import webhook_secret
 from fornada.control.catalog import Catalog
 from fornada.control.files import Files
@@ -197,6 +198,9 @@ class Node:
             log_body_bytes=parse_size(settings.gateway.max_log_body),
         )
 
+        hosts = [str(listener.getsockname()[0]) for listener in keeper.listeners]
+        self._rpc = Rpc(settings.server, self._server, hosts=hosts, log=self._telemetry.log)
+
     def _certificates(self) -> Certificates | None:
         server, log = self._settings.server, self._telemetry.log
         if not server.tls_cert:
@@ -256,6 +260,7 @@ class Node:
         if not first:
             # Callers of a successor wait in the backlog for these milliseconds; a refusal would cost them more.
             await self._server.start(listeners(self._keeper))
+        await self._rpc.start()
         node_file = NodeFile(self._data_dir / NODE_JSON, self._facts(), log=self._telemetry.log, loop=self._loop)
         node_file.write()
         self._keeper.serving(self._url)
@@ -279,10 +284,12 @@ class Node:
             self._webhooks.close()
             self._jobs.close()
             self._server.drain()
+            self._rpc.leave(self._drain.result())
             await self._manager.drain(self._drain.result())
         self._files.close()
         await self._hook_client.close()
         await self._server.stop(CLOSE_S)
+        await self._rpc.stop(CLOSE_S)
         await self._finetunes.close()
         await self._provision.close()
         summing.cancel()
@@ -303,6 +310,7 @@ class Node:
         self._jobs.close()
         for listener in self._keeper.listeners:
             listener.close()
+        self._rpc.leave(self._settings.node.drain_s)
         await self._server.leave(self._keeper.give, within_s=self._settings.node.drain_s)
         until = self._loop.time() + CLOSE_S
         while self._keeper.unsent and self._loop.time() < until:

@@ -119,7 +119,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[server]"""
 
     grpc_port: int = 0
-    """0 = off (no effect yet: there is no gRPC door)."""
+    """Port of the Open Inference Protocol over gRPC, at the addresses and with the certificates of HTTP; 0: none."""
     header_bytes: int = 32768
     """Request line and headers together."""
     header_timeout_s: float = 10.0

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from fornada.core.errors import FornadaError
 from fornada.core.files import FilesPort
@@ -29,6 +30,7 @@ from fornada.edge.keyring import Keyring
 from fornada.edge.limits import Limits
 from fornada.edge.observer import Observer, Told, Unobserved
 from fornada.edge.server.app import Routes, application
+from fornada.edge.server.bodies import Hold
 from fornada.edge.server.certificates import Certificates
 from fornada.edge.server.connection import Connection
 from fornada.edge.server.handshakes import Handshakes, SecureListener
@@ -38,6 +40,9 @@ from fornada.edge.tensor_signatures import Signatures
 from fornada.edge.validation import Contracts
 from fornada.edge.version_numbers import Numbered, status_by
 from fornada.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from fornada.edge.dialects.oip.rpc.service import Service
 
 TICK_S = 0.25
 CERTIFICATES_S = 2.0
@@ -104,6 +109,7 @@ class Server:
         )
         said = Signatures(operations=operations, calls=infer.calls, clock=self._clock)
         models = ModelsView(catalog=catalog, operations=operations, signatures=said, clock=self._clock)
+        self._tensors = infer.calls, models
         numbered = Numbered(catalog)
         self._doors: tuple[Door, ...] = (
             run,
@@ -219,6 +225,21 @@ class Server:
             self._shared.open = self._shared.lasting = False
             for connection in tuple(self._shared.connections):
                 connection.stop_taking()
+
+    def rpc_service(self) -> "Service":
+        """The Open Inference Protocol over gRPC, for whoever has a port for it. Imports grpcio."""
+        from fornada.edge.dialects.oip.rpc.service import Service
+
+        calls, models = self._tensors
+        return Service(calls=calls, models=models, authenticator=self._keyring, observer=self._observer, hold=self._hold)
+
+    def _hold(self, size: int) -> Hold:
+        """Room for a body of so many bytes among all that are held. Raises Busy."""
+        assert self._shared is not None, "only once it serves"
+        hold = self._shared.bodies.hold()
+        if (busy := hold.grow(size, most=size)) is not None:
+            raise busy
+        return hold
 
     @property
     def routes(self) -> Sequence[Route]:

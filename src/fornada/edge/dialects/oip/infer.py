@@ -23,7 +23,7 @@ from fornada.edge.validation import Contracts
 
 _PATH = re.compile(rb"/v2/models/(.+?)(?:/versions/([^/]+))?/infer/*\Z", re.DOTALL)
 MICROSECONDS = 1e-6
-_FOR_US = ("timeout", "priority", "sequence_id", "sequence_start", "sequence_end")
+NOT_FOR_MODELS = ("timeout", "priority", "sequence_id", "sequence_start", "sequence_end")
 """Parameters of Triton's scheduler; the model isn't told."""
 
 
@@ -74,7 +74,7 @@ class InferDoor:
                 model,
                 account,
                 asked.tensors,
-                parameters={name: value for name, value in asked.parameters.items() if name not in _FOR_US},
+                parameters={name: value for name, value in asked.parameters.items() if name not in NOT_FOR_MODELS},
                 wanted=asked.wanted,
                 timeout_s=seconds(asked.parameters.get("timeout"), MICROSECONDS),
             )
