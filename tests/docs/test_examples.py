@@ -16,7 +16,10 @@ from tests.bounds import bound
 from tests.docs.pages import REPOSITORY
 from tests.harness.node import FORNADA, Node, node_environ
 
-EXAMPLES = sorted(path.parent for path in (REPOSITORY / "examples").rglob("model.py"))
+ALL = sorted(path.parent for path in (REPOSITORY / "examples").rglob("model.py"))
+EXAMPLES = [folder for folder in ALL if folder.parent.name != "forms"]
+FORMS = [folder for folder in ALL if folder.parent.name == "forms"]
+"""They are tried on a node by tests/http/test_workers_ai_forms.py."""
 CONTRACT = [folder for folder in EXAMPLES if folder.parent.name == "contract"]
 NEED_PACKAGES = {"thumbnail", "moons"}
 TOLERANCE = 0.02
@@ -24,12 +27,12 @@ TOLERANCE = 0.02
 
 
 def test_there_are_examples_and_a_page_lists_them():
-    for folder in EXAMPLES:
+    for folder in ALL:
         assert f"]({folder.name}/" in (folder.parent / "README.md").read_text()
     assert "](contract/README.md)" in (REPOSITORY / "examples/README.md").read_text()
 
 
-@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", ALL, ids=lambda folder: folder.name)
 def test_an_example_has_code_a_request_and_its_answer(folder: Path):
     assert (folder / "model.py").is_file()
     assert len(list((folder / "example").glob("request.*"))) == 1
@@ -108,7 +111,7 @@ async def alone(folder: Path) -> Any:
     return answer.body if isinstance(answer, Response) else answer
 
 
-@pytest.mark.parametrize("folder", [folder for folder in EXAMPLES if folder.name != "moons"], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [folder for folder in ALL if folder.name != "moons"], ids=lambda folder: folder.name)
 async def test_an_example_can_be_tried_without_a_node(folder: Path):
     same(await alone(folder), expected(folder))
 
