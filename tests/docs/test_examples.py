@@ -51,7 +51,9 @@ def expected(folder: Path) -> Any:
 
 def same(answer: Any, wanted: Any) -> None:
     """Equal, but for the last digits of numbers and the last shade of pixels."""
-    if isinstance(wanted, bytes):
+    if isinstance(wanted, bytes) and not wanted.startswith(b"\x89PNG"):
+        assert answer == wanted
+    elif isinstance(wanted, bytes):
         from PIL import Image, ImageChops, ImageStat
 
         ours, theirs = (Image.open(io.BytesIO(each)) for each in (answer, wanted))
