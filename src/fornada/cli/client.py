@@ -150,17 +150,26 @@ class Node:
             ) from None
         except httpx.TransportError as error:
             about = f"; 'fornada why {model}' says how the model is" if model else ""
+            # What a node with TLS does, too, when it is spoken to without.
+            secured = (
+                f", or it speaks TLS: write {self.url.replace('http', 'https', 1)}" if self.chosen and self.url.startswith("http:") else ""
+            )
             raise CommandFailed(
                 f"the node at {self.url} closed the connection before it had answered ({one_line(str(error)) or 'no reason given'}); "
-                f"it was stopped or restarted: try again{about}"
+                f"it was stopped or restarted: try again{secured}{about}"
             ) from None
 
     def _nobody_there(self, error: Exception) -> CommandFailed:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             why = str(error).partition("verify failed: ")[2].partition(" (_ssl")[0] or one_line(str(error))
-            return CommandFailed(
-                f"the certificate of {self.url} isn't trusted here ({why}); let SSL_CERT_FILE name a file with the certificate of who signed it"
-            )
+            advice = "let SSL_CERT_FILE name a file with the certificate of who signed it"
+            if "ismatch" in why:
+                advice = "write the address as the certificate has it"
+            elif "expired" in why:
+                advice = "renew it, and look at the clock of this machine"
+            return CommandFailed(f"the certificate of {self.url} isn't trusted here ({why.rstrip('.')}); {advice}")
+        if "WRONG_VERSION_NUMBER" in str(error):
+            return CommandFailed(f"what answers at {self.url} speaks no TLS; write {self.url.replace('https', 'http', 1)}")
         host = urlsplit(self.url).hostname or ""
         if _is_this_machine(host):
             start = f"'fornada serve --port {urlsplit(self.url).port or 80}'" if self.chosen else "'fornada serve'"

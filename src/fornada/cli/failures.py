@@ -34,7 +34,7 @@ ADVICE: dict[int, str] = {
     3105: "call the node by a loopback address, or add the origin to [auth] cors",
     3107: "'fornada prune' frees what nothing uses",
     3199: f"report it to {REPORT_TO} with the request id in the node's log",
-    10000: "set FORNADA_TOKEN and FORNADA_ACCOUNT to a key that may do this",
+    10000: "set FORNADA_TOKEN to a key that may do this, and FORNADA_ACCOUNT to its account",
 }
 """API code -> what to do. What the codes mean stands in docs/reference/errors.md."""
 REFUSED_BY_THE_MODEL_OR_ROUTE = frozenset({3030, 7003})

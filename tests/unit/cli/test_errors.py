@@ -98,6 +98,15 @@ def test_a_connection_that_closes_is_told_as_such(cli: Cli, node: FakeNode):
     result = cli("load", "@a/b")
     assert result.exit_code == 1
     assert "closed the connection before it had answered" in line(result)
+    assert f"or it speaks TLS: write {node.url.replace('http', 'https')}" in line(result)
+
+
+def test_a_node_without_tls_that_is_asked_with_it_is_named(cli: Cli, node: FakeNode):
+    result = cli("models", url=node.url.replace("http", "https"))
+    assert (
+        result.exit_code == 1
+        and line(result) == f"fornada: what answers at {node.url.replace('http', 'https')} speaks no TLS; write {node.url}"
+    )
 
 
 @pytest.mark.parametrize("said", [Said(b"<h1>Bad gateway</h1>", 502, "text/html"), Said(b"<h1>Hi</h1>", 200, "text/html"), say([1])])
