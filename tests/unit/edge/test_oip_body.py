@@ -1,9 +1,11 @@
 """Requests of the Open Inference Protocol: every data type in JSON and in bytes, and whatever is broken is the caller's fault."""
 
+import gzip
 import json
 import math
 import random
 import struct
+import zlib
 from typing import Any
 
 import msgspec
@@ -11,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornada.core.errors import BadRequest
+from fornada.core.errors import BadRequest, TooLarge
 from fornada.core.specs import TensorSpec, TensorsSpec
 from fornada.core.tensors import Tensor, TensorsHead, check_inputs, check_wanted, head_of, split
-from fornada.edge.dialects.oip.body import read_request
+from fornada.edge.dialects.oip.body import decompressed, read_request
 from fornada.edge.tensor_json import read_values, texts, values
 from fornada_sdk.wire.tensors import FORMS, nested, packed
 from tests.bounds import count
@@ -151,6 +153,18 @@ def test_what_is_no_number_is_told():
     assert nonfinite and msgspec.json.encode(flat) == b"[null,null,1.0]"
     large = Tensor("y", "FP64", [2], packed([1.7e308, 1.7e308], "FP64"))
     assert values(large) == ([1.7e308, 1.7e308], False)
+
+
+def test_compressed_bodies_are_read_within_their_bound():
+    for coding, packed_body in (("gzip", gzip.compress(VALID)), ("deflate", zlib.compress(VALID)), ("identity", VALID)):
+        assert decompressed(packed_body, coding, len(VALID)) == VALID
+    for wrong in (VALID, gzip.compress(VALID)[:-3], gzip.compress(VALID) + b"x"):
+        with pytest.raises(BadRequest, match="Content-Encoding"):
+            decompressed(wrong, "gzip", 10**6)
+    with pytest.raises(BadRequest, match="isn't understood"):
+        decompressed(VALID, "br", 10**6)
+    with pytest.raises(TooLarge, match="1000 bytes"):
+        decompressed(gzip.compress(bytes(10**8)), "gzip", 1000)
 
 
 DECLARED = TensorsSpec([TensorSpec("x", "INT64", [-1, 2]), TensorSpec("o", "FP32", [1], optional=True)], [TensorSpec("y", "FP32", [-1])])

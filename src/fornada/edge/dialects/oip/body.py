@@ -3,12 +3,14 @@
 Inference-Header-Content-Length says where the JSON ends; what follows are the tensors that name their `binary_data_size`, in order.
 """
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from fornada.core.errors import BadRequest
+from fornada.core.errors import BadRequest, TooLarge
+from fornada.core.resources import format_size
 from fornada.core.tensors import MOST_TENSORS, Tensor
 from fornada.edge.json_bodies import broken, fields_of
 from fornada.edge.tensor_json import read_values
@@ -52,6 +54,8 @@ class Asked(NamedTuple):
     parameters: Parameters
 
 
+ENCODINGS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+"""Content-Encoding -> zlib's window."""
 _DECODER = msgspec.json.Decoder(_Body)
 _SHARED = ("shared_memory_region", "shared_memory_offset", "shared_memory_byte_size")
 
@@ -80,6 +84,26 @@ def read_request(body: bytes, header_length: str | None) -> Asked:
         all_binary=parameters.pop("binary_data_output", False) is True,
         parameters=parameters,
     )
+
+
+def decompressed(body: bytes, encoding: str, most: int) -> bytes:
+    """A body as it was before its Content-Encoding. Raises BadRequest where it is none, TooLarge for more than `most` bytes."""
+    coding = encoding.strip().lower()
+    if coding in ("", "identity"):
+        return body
+    window = ENCODINGS.get(coding)
+    if window is None:
+        raise BadRequest(f"Content-Encoding: '{coding[:40]}' isn't understood; there are {', '.join(ENCODINGS)}")
+    reader = zlib.decompressobj(window)
+    try:
+        found = reader.decompress(body, most + 1)
+    except zlib.error:
+        raise BadRequest(f"the body isn't what its Content-Encoding says, {coding}") from None
+    if len(found) > most:
+        raise TooLarge(f"Request is too large: this model takes at most {most} bytes ({format_size(most)}), decompressed")
+    if not reader.eof or reader.unused_data:
+        raise BadRequest(f"the body isn't what its Content-Encoding says, {coding}: it ends too early or too late")
+    return found
 
 
 def named(complaint: str) -> str:

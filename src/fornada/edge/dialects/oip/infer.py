@@ -12,7 +12,7 @@ from fornada.core.ports import CatalogPort, Clock, InferencePort
 from fornada.core.ports_tensors import SignaturesPort
 from fornada.core.tensors import Tensor
 from fornada.edge.calls import JSON_TYPE, Exchange, Target
-from fornada.edge.dialects.oip.body import HEADER_LENGTH, Asked, read_request
+from fornada.edge.dialects.oip.body import HEADER_LENGTH, Asked, decompressed, read_request
 from fornada.edge.invoke import Invoker
 from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
@@ -67,7 +67,10 @@ class InferDoor:
             account = exchange.facts.caller.acting_for(None)
             model = self.calls.find(exchange, target.name, target.reference, account)
             header = exchange.facts.get(HEADER_LENGTH)
-            asked = read_request(exchange.body(), None if header is None else header.decode("latin-1"))
+            body = exchange.body()
+            if (encoding := exchange.facts.get(b"content-encoding")) is not None:
+                body = decompressed(body, encoding.decode("latin-1"), model.resolved.spec.serving.max_body)
+            asked = read_request(body, None if header is None else header.decode("latin-1"))
             self.calls.submit(
                 exchange,
                 InferSink(exchange, asked, target.name, model),
