@@ -52,7 +52,11 @@ def handle_request(request, context):
         return iter([{"response": "a"}, {"response": "b"}])
     return ANSWER
 """
-FIXED = {"automatic-speech-recognition": {"text": "hello"}}
+FIXED = {
+    "automatic-speech-recognition": {"text": "hello"},
+    "text-to-speech": {"audio": "//sYwAAAAAAAAAAA"},  # how an MP3 begins
+    "text-to-image": {"image": "iVBORw0KGgoAAAAA"},
+}
 """Answers of the stand-ins where the schema allows some that a door can't use."""
 ENDLESS = ("/api/v1/events", "/logs")
 """Routes whose answer may go on for ever: only its beginning is read."""
@@ -209,7 +213,9 @@ def _tried(fuzzed: Fuzzed, begin: Beginning, request: Request, names: set[str] |
     except TimeoutError:
         return f"no answer after {ANSWER_S} s"
     except (Closed, ConnectionError) as error:
-        return f"no answer: {error}"
+        # A stream whose deadline passes on the way ends so, that nobody takes it for whole.
+        late = "x-timeout-ms" in request.headers and isinstance(request.value, dict) and request.value.get("stream")
+        return "" if late else f"no answer: {error}"
     said = answer.body[:400]
     if answer.status >= 500 and answer.status != 501:
         return f"{answer.status}: {said!r}"

@@ -12,6 +12,7 @@ from tests.harness.bundles import archive
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 from tests.harness.waiting import until
+from tests.http.test_text_clients import PARROT, deployed
 
 EMBEDDER = """
 import fornada_sdk
@@ -63,6 +64,27 @@ def test_a_batch_from_file_to_file(node: Node, client: openai.OpenAI, fresh_name
     assert client.files.delete(file.id).deleted
     with pytest.raises(openai.NotFoundError):
         client.files.content(file.id)
+
+
+def test_a_batch_of_responses(node: Node, client: openai.OpenAI, fresh_name):
+    name = str(fresh_name())
+    deployed(node, name, PARROT, "text-generation")
+    asked = [
+        {"custom_id": text, "method": "POST", "url": "/v1/responses", "body": {"model": name, "input": text}} for text in ("one", "two")
+    ]
+    asked.append({"custom_id": "bad", "method": "POST", "url": "/v1/responses", "body": {"model": name, "input": []}})
+    content = "".join(json.dumps(each) + "\n" for each in asked).encode()
+    file = client.files.create(file=("in.jsonl", io.BytesIO(content)), purpose="batch")
+    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
+    until(lambda: client.batches.retrieve(batch.id).status == "completed", within_s=60, what="the batch is completed")
+    done = client.batches.retrieve(batch.id)
+    assert done.output_file_id and done.error_file_id
+    answers = [json.loads(line)["response"]["body"] for line in client.files.content(done.output_file_id).text.splitlines()]
+    said = [answer["output"][0]["content"][0]["text"] for answer in answers]
+    assert said == ["echo: one", "echo: two"]
+    assert client.responses.create(model=name, input="three", previous_response_id=answers[0]["id"]).output_text == "echo: three"
+    (error,) = [json.loads(line) for line in client.files.content(done.error_file_id).text.splitlines()]
+    assert error["custom_id"] == "bad" and "/input" in error["response"]["body"]["error"]["message"]
 
 
 def test_what_is_no_batch_is_told_with_its_line(client: openai.OpenAI):

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import anthropic
 import httpx
 import openai
+import pydantic
 import pytest
 
 import fornada.models
@@ -20,6 +22,10 @@ ACCOUNT = "local"
 FIRST_S = 400
 """An environment of a hundred megabytes may be built on the way."""
 ASKED: list[Any] = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
+
+
+class Capital(pydantic.BaseModel):
+    city: Literal["Paris", "Rome"]
 
 
 def client_of(url: str) -> openai.OpenAI:
@@ -62,6 +68,46 @@ def test_smollm2_chats_streams_obeys_a_schema_and_calls_a_tool(new_node: StartNo
     assert value["response"]["city"] in ("Paris", "Rome")
     events = node.stream(CHAT, {"messages": ASKED, "temperature": 0, "max_tokens": 24}, timeout_s=60)
     assert events.done and "".join(item["response"] for item in events.items) == said and events.items[-1]["usage"] == native["usage"]
+    assert node.stop() == 0
+
+
+def test_smollm2_responds_and_goes_on_and_speaks_to_anthropic_s_client(new_node: StartNode):
+    node = new_node().start()
+    question = "What is the capital of France? Answer in one sentence."
+    with client_of(node.url) as client:
+        first = client.responses.create(model=CHAT, input=question, temperature=0, max_output_tokens=24)
+        assert "Paris" in first.output_text and first.usage and first.usage.input_tokens > 10
+        with client.responses.stream(model=CHAT, input=question, temperature=0, max_output_tokens=24) as stream:
+            kinds = [event.type for event in stream]
+            final = stream.get_final_response()
+        assert final.output_text == first.output_text and kinds.count("response.output_text.delta") > 5, "token by token"
+        second = client.responses.create(
+            model=CHAT, previous_response_id=first.id, input="And of Italy?", temperature=0, max_output_tokens=24
+        )
+        assert second.usage and second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+        cut = client.responses.create(model=CHAT, input="Count from one to a hundred.", max_output_tokens=3)
+        assert cut.status == "incomplete" and cut.incomplete_details and cut.incomplete_details.reason == "max_output_tokens"
+        capital = client.responses.parse(model=CHAT, input=question, text_format=Capital, max_output_tokens=24).output_parsed
+        assert isinstance(capital, Capital)
+    with anthropic.Anthropic(api_key="any", base_url=node.url, timeout=FIRST_S, max_retries=0) as other:
+        usual: dict[str, Any] = {"model": CHAT, "max_tokens": 24, "messages": [{"role": "user", "content": question}]}
+        usual["extra_body"] = {"temperature": 0}
+        message = other.messages.create(**usual)
+        assert message.content[0].type == "text" and message.content[0].text == first.output_text
+        with other.messages.stream(**usual) as streamed:
+            assert "".join(streamed.text_stream) == first.output_text
+            assert streamed.get_final_message().usage.output_tokens == message.usage.output_tokens
+        tool: Any = {
+            "name": "capital_of",
+            "input_schema": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Paris", "Rome"]}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        }
+        used = other.messages.create(**{**usual, "max_tokens": 60}, tools=[tool], tool_choice={"type": "any"})
+        assert used.stop_reason == "tool_use" and used.content[-1].type == "tool_use" and used.content[-1].input.keys() == {"city"}
     assert node.stop() == 0
 
 

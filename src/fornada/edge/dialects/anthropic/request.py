@@ -29,9 +29,13 @@ _NOT_THE_MODELS = (frozenset(SCHEMA["properties"]) - {"max_tokens", "temperature
     "cache_control",
     "container",
     "context_management",
+    "diagnostics",
     "inference_geo",
     "mcp_servers",
     "service_tier",
+    "speed",
+    "user_profile_id",
+    "workspace_id",
 }
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 

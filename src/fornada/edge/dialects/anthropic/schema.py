@@ -64,9 +64,9 @@ SCHEMA: Object = {
         },
         "thinking": {
             "type": ["object", "null"],
-            "properties": {"type": {"enum": ["enabled", "disabled", "adaptive"]}},
+            "properties": {"type": {"type": "string"}},
             "required": ["type"],
-            "description": "Whether what the model thinks is shown, where it does so",
+            "description": "Whether what the model thinks is shown, where it does so: not with the type disabled",
         },
         "output_config": {
             "type": ["object", "null"],

@@ -27,8 +27,14 @@ LOGPROBS = "message.output_text.logprobs"
 _TEXTS = ("input_text", "output_text", "text")
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 _NOT_THE_MODELS = (frozenset(SCHEMA["properties"]) - {"temperature", "top_p", "parallel_tool_calls", "stream"}) | {
+    "access_programs",
+    "background_options",
+    "context_management",
+    "image",
     "max_tool_calls",
+    "moderation",
     "prompt_cache_key",
+    "prompt_cache_options",
     "prompt_cache_retention",
     "safety_identifier",
     "service_tier",
