@@ -6,7 +6,7 @@ The others stand alone: `packed`, what each further model costs in a process tha
 that isn't running to its answer, executed, forked and from a spare; `idle`, a hundred that have nothing to do, and one for each engine;
 `density`, how many of them one GiB holds, beside servers of one model each; `bodies`, long ones, on two ways from the node to a runner;
 `uploads`, the same over HTTP, beside the yardstick; `standing`, what a node costs that only stands there; `growth`, a request with many
-models registered.
+models registered; `beside`, what a batch in the background costs those who wait for an answer.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import bodies, clients, coldstart, density, idle, network, packing, peers, standing, uploads
+from bench import beside, bodies, clients, coldstart, density, idle, network, packing, peers, standing, uploads
 from bench.measure import PACED, Cell, Outcome, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
 from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Unlocked, Yardstick
 
@@ -40,6 +40,7 @@ ALONE: dict[str, Callable[[Path, argparse.Namespace], Outcome]] = {
     uploads.ROW: uploads.row,
     standing.ROW: standing.row,
     standing.GROWTH: standing.growth,
+    beside.ROW: beside.row,
 }
 """Rows that aren't compared cell by cell."""
 ROWS = ",".join([*BODIES, *ALONE])
@@ -144,6 +145,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--instances", type=int, default=idle.INSTANCES, help="models of the row idle")
     parser.add_argument("--copies", type=int, default=density.COPIES, help="models of the row density")
     parser.add_argument("--registered", type=int, default=standing.REGISTERED, help="models of the row growth")
+    parser.add_argument("--beside-model", default=beside.MODEL, help="model of the row beside, one of the catalogue")
+    parser.add_argument("--beside-body", default=beside.BODY, help="a request for it, as JSON")
     parser.add_argument("--plain", action="store_true", help="mlp without numpy, where packages can't be reached")
     parser.add_argument("--json", help="write everything to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a promised ratio is missed")

@@ -116,6 +116,19 @@ class Ours:
     def unload(self, row: str) -> None:
         self._call("POST", f"/api/v1/models/{self._names[row]}/unload", b"")
 
+    def submit(self, row: str, requests: list[Any]) -> str:
+        """A job of them; its id."""
+        body = json.dumps({"requests": requests}).encode()
+        answer = self._call("POST", f"/client/v4/accounts/local/ai/run/{self._names[row]}?queueRequest=true", body)
+        return str(json.loads(answer)["result"]["request_id"])
+
+    def job(self, id: str) -> dict[str, Any]:
+        """As the node shows it."""
+        return dict(json.loads(self._call("GET", f"/api/v1/jobs/{id}")))
+
+    def cancel(self, id: str) -> None:
+        self._call("POST", f"/api/v1/jobs/{id}/cancel", b"")
+
     def pid_of(self, row: str) -> int:
         """The process of the row's one instance."""
         return int(self.instance_of(row)["pid"])
