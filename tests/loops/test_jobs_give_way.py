@@ -49,6 +49,22 @@ async def test_only_as_many_give_way_as_have_to_and_those_that_came_last():
 
 
 @virtual
+async def test_all_items_leave_a_batch_to_whoever_comes():
+    async with World() as world:
+        world.put(serving={"max_batch": 8})
+        await world.answer(echo=0)
+        await asyncio.sleep(20)
+        assert most(world, "@test/a") == 8
+        jobs = [item(world, sleep_s=30.0, echo=number) for number in range(5)]
+        await asyncio.sleep(1)
+        assert (await world.answer(echo=1, sleep_s=0.5))["echo"] == 1
+        for job in jobs:
+            with pytest.raises(Busy, match="gave way"):
+                await job.result()
+        assert most(world, "@test/a") == 0, "there is one lane, and it is for whoever comes next"
+
+
+@virtual
 async def test_an_item_that_is_all_but_done_is_let_go_on():
     async with World(job_delay_s=0.5) as world:
         world.put()

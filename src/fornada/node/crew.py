@@ -3,7 +3,7 @@
 Whoever of them has a place free takes the next request, so that none waits while an instance has nothing to do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from fornada.core.names import Instant
@@ -25,6 +25,10 @@ class Member(Protocol):
     @property
     def working(self) -> int:
         """Requests that it works on together."""
+
+    @property
+    def lanes(self) -> int:
+        """Of these, the most that don't wait for one another: requests of one batch do."""
 
     def feed(self, now: Instant) -> None:
         """It takes from the line what it has room for."""
@@ -73,10 +77,17 @@ class Crew:
         """A job's item has come."""
         self.jobs = [*[job for job in self.jobs if job.state in _LIVE], call]
 
-    def in_the_way(self) -> Call | None:
-        """The item that was begun last, where every place is taken."""
+    def in_the_way(self) -> Sequence[Call]:
+        """The item that was begun last, where every lane is taken; all of them where they would share a batch with whoever comes."""
         begun = [call for call in self.jobs if call.state is SENT or call.state is STREAMING]
-        return begun[-1] if begun and self.in_flight >= self.working else None
+        if not begun or not self.full:
+            return ()
+        return begun if self.lanes < self.working else begun[-1:]
+
+    @property
+    def full(self) -> bool:
+        """Who comes now waits for somebody."""
+        return self.in_flight >= self.lanes
 
     @property
     def asked_here(self) -> int:
@@ -88,6 +99,11 @@ class Crew:
     def working(self) -> int:
         """Requests that all together work on."""
         return sum(member.working for member in self.open)
+
+    @property
+    def lanes(self) -> int:
+        """Of all together."""
+        return sum(member.lanes for member in self.open)
 
     @property
     def in_flight(self) -> int:

@@ -190,20 +190,18 @@ class Intake:
     # ---- within
 
     def _ask_for_a_place(self, now: Instant) -> None:
-        """Somebody waits for an answer. An item of a job that stands in the way gives way, unless it is expected to be done soon; if it isn't
-        then, it does so after all."""
-        item = self.crew.in_the_way()
-        if item is None:
-            return
+        """Somebody waits for an answer. Items of jobs that stand in the way give way, unless they are expected to be done soon; those that
+        aren't then do so after all."""
         delay_s = self._site.settings.job_delay_s
-        if max(self.service_s, default=UNKNOWN_S) - (now - item.sent_at) > delay_s:
-            item.refuse(_gave_way())
-        else:
-            self._site.loop.call_later(delay_s, self._insist, item)
+        for item in self.crew.in_the_way():
+            if max(self.service_s, default=UNKNOWN_S) - (now - item.sent_at) > delay_s:
+                item.refuse(_gave_way())
+            else:
+                self._site.loop.call_later(delay_s, self._insist, item)
 
     def _insist(self, item: Call) -> None:
         crew = self.crew
-        if item.state is not DONE and crew.asked_here and crew.in_flight >= crew.working:
+        if item.state is not DONE and crew.asked_here and crew.full:
             item.refuse(_gave_way())
 
     def _standing(self, request: InferenceRequest) -> Standing:
@@ -217,6 +215,10 @@ class Intake:
     @property
     def working(self) -> int:
         return self._slots.working
+
+    @property
+    def lanes(self) -> int:
+        return self._serving.concurrency
 
     def _waited_for_swap(self, call: Call) -> None:
         """Until now nothing was ready to take it."""

@@ -31,7 +31,7 @@ class IdleCapacity:
         crew = current.intake.crew
         if not crew.open:
             return unloaded(nobody_asks=self._nobody_asks(now), fits=self._fits(current))
-        return places(self._traffic(known, now), working=crew.working, here=crew.asked_here, item_s=item_s, now=now)
+        return places(self._traffic(known, now), working=crew.working, lanes=crew.lanes, here=crew.asked_here, item_s=item_s, now=now)
 
     def _traffic(self, model: Model, now: Instant) -> Traffic:
         crew = model.current.intake.crew

@@ -36,7 +36,7 @@ def asked_every(gap_s: float, *, times: int = 50, here: int = 0) -> tuple[Traffi
 def test_a_model_that_nobody_ever_asked_is_the_jobs():
     traffic = first_seen(0, 0.0, 0, 5.0)
     assert lull(traffic, 0, 5.0)
-    assert places(traffic, working=4, here=0, item_s=None, now=5.0).most == 4
+    assert places(traffic, working=4, lanes=4, here=0, item_s=None, now=5.0).most == 4
 
 
 @pytest.mark.parametrize("gap_s", [0.01, 0.5, 1.5])
@@ -64,9 +64,16 @@ def test_the_first_request_that_is_seen_is_waited_for():
 
 def test_a_place_is_kept_for_the_next_request_beyond_what_was_needed_of_late():
     traffic, last = asked_every(0.1, here=2)
-    assert places(traffic, working=8, here=2, item_s=1.0, now=last).most == 5
-    assert places(traffic, working=8, here=6, item_s=1.0, now=last).most == 1
-    assert places(traffic, working=3, here=0, item_s=1.0, now=last).most == 0
+    assert places(traffic, working=8, lanes=8, here=2, item_s=1.0, now=last).most == 5
+    assert places(traffic, working=8, lanes=8, here=6, item_s=1.0, now=last).most == 1
+    assert places(traffic, working=3, lanes=3, here=0, item_s=1.0, now=last).most == 0
+
+
+def test_places_of_a_batch_are_no_places_beside_whoever_asks_and_all_there_are_in_a_lull():
+    traffic, last = asked_every(0.1, here=1)
+    assert places(traffic, working=16, lanes=1, here=0, item_s=0.02, now=last).most == 0
+    assert places(traffic, working=64, lanes=4, here=1, item_s=0.02, now=last).most == 2
+    assert places(traffic, working=16, lanes=1, here=0, item_s=0.02, now=last + LULL_LONGEST_S).most == 16
 
 
 def test_a_peak_is_forgotten():
@@ -78,10 +85,10 @@ def test_a_peak_is_forgotten():
 
 def test_where_no_place_is_left_over_items_take_a_small_share_of_the_time():
     traffic, last = asked_every(0.1)
-    found = places(traffic, working=1, here=0, item_s=0.02, now=last)
+    found = places(traffic, working=1, lanes=1, here=0, item_s=0.02, now=last)
     assert found == Places(0, 0.02 / SHARE)
     for item_s in (60.0, None):
-        assert places(traffic, working=1, here=0, item_s=item_s, now=last).overdue_s == OVERDUE_LONGEST_S
+        assert places(traffic, working=1, lanes=1, here=0, item_s=item_s, now=last).overdue_s == OVERDUE_LONGEST_S
 
 
 def test_a_model_is_loaded_for_a_job_where_that_costs_nobody_anything():
@@ -93,18 +100,20 @@ def test_a_model_is_loaded_for_a_job_where_that_costs_nobody_anything():
 @given(
     st.lists(st.tuples(st.floats(0, 100), st.integers(0, 50), st.integers(0, 20)), max_size=30),
     st.integers(1, 64),
+    st.integers(1, 8),
     st.integers(0, 64),
     st.none() | st.floats(0, 1e6),
 )
-def test_jobs_never_get_more_than_there_is_nor_what_somebody_has(steps, working, here, item_s):
+def test_jobs_never_get_more_than_there_is_nor_what_somebody_has(steps, lanes, batch, here, item_s):
+    working = lanes * batch
     now, ever = 0.0, 0
     traffic = first_seen(0, now, 0, now)
     for pause_s, new, there in steps:
         now, ever = now + pause_s, ever + new
         traffic = seen(traffic, ever, now, there, now)
         assert traffic.peak >= there and traffic.gap_s >= 0
-    found = places(traffic, working=working, here=here, item_s=item_s, now=now)
+    found = places(traffic, working=working, lanes=lanes, here=here, item_s=item_s, now=now)
     assert 0 <= found.most <= working
     assert 0 <= found.overdue_s <= OVERDUE_LONGEST_S
     if here:
-        assert found.most <= max(0, working - here - 1)
+        assert found.most <= max(0, lanes - here - 1)

@@ -6,6 +6,9 @@
 
 A request that comes at any time finds an item in its way as often as items take of the time (arrivals see time averages): with SHARE well
 below a hundredth, the 99th percentile of waits stays what it is. A lull is several times as long as the usual pause between two requests.
+
+Places of one batch are no places beside one another: who comes while it is worked on waits for its end. So what is left over is counted in
+lanes, of which a model has as many as it works on batches at the same time.
 """
 
 from typing import NamedTuple
@@ -73,13 +76,13 @@ class Places(NamedTuple):
     """After so long without one of them, one is begun nonetheless, as somebody's request of low priority."""
 
 
-def places(traffic: Traffic, *, working: int, here: int, item_s: float | None, now: Instant) -> Places:
-    """Of a model that is ready and works on `working` requests together; `here`: requests that somebody waits for. `item_s`: about how long
-    one takes; None: nobody knows."""
+def places(traffic: Traffic, *, working: int, lanes: int, here: int, item_s: float | None, now: Instant) -> Places:
+    """Of a model that is ready and works on `working` requests together, in so many lanes; `here`: requests that somebody waits for.
+    `item_s`: about how long one takes; None: nobody knows."""
     overdue_s = OVERDUE_LONGEST_S if item_s is None else min(item_s / SHARE, OVERDUE_LONGEST_S)
     if lull(traffic, here, now):
         return Places(working, overdue_s)
-    return Places(max(0, working - max(traffic.peak, here) - 1), overdue_s)
+    return Places(max(0, lanes - max(traffic.peak, here) - 1), overdue_s)
 
 
 def unloaded(*, nobody_asks: bool, fits: bool) -> Places:
