@@ -31,10 +31,17 @@ def resolve(*, url: str | None, account: str | None, token: str | None, environ:
     return Address(
         url=complete(url or str(written.get("url") or DEFAULT_URL)),
         account=account or str(written.get("account") or "local"),
-        token=token or "",
+        token=_sendable((token or "").strip()),  # files that keys are kept in end with a newline
         chosen=bool(url),
         certificate=str(written.get("tls_cert") or ""),
     )
+
+
+def _sendable(token: str) -> str:
+    """Raises UsageError, which doesn't show it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise click.UsageError("the token holds a character that no key has; set FORNADA_TOKEN to what 'fornada keys create' printed")
+    return token
 
 
 def data_dirs(environ: Mapping[str, str]) -> list[Path]:

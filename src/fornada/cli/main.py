@@ -67,6 +67,11 @@ class Fornada(click.Group):
             return super().main(args, prog_name, standalone_mode=False, **extra)
         try:
             code = super().main(args, prog_name, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            names = ", ".join(error.ctx.command.list_commands(error.ctx)) if isinstance(error.ctx.command, click.Group) else ""
+            path = error.ctx.command_path
+            click.echo(f"{path}: say what to do: {names}; see '{path} --help'", err=True)
+            code = error.exit_code
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else "fornada"
             click.echo(f"{path}: {one_line(error.format_message()).rstrip('.')}; see '{path} --help'", err=True)

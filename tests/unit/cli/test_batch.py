@@ -43,6 +43,12 @@ def test_submit_hands_in_a_file_and_prints_the_id(cli: Cli, node: FakeNode, tmp_
     assert asked.headers["idempotency-key"] == "k"
 
 
+@pytest.mark.parametrize("key", ["", "caf\u00e9", "a\nb", "x" * 256])
+def test_a_key_that_no_header_can_have_is_refused_in_one_line(cli: Cli, key: str):
+    result = cli("batch", "submit", NAME, "-", "--key", key, input='{"n": 1}')
+    assert result.exit_code == 2 and "--key" in line(result)
+
+
 def test_submit_reads_stdin(cli: Cli, node: FakeNode):
     node.on("POST", RUN, say(envelope({"status": "queued", "request_id": ID, "model": NAME})))
     assert json.loads(cli("batch", "submit", NAME, "-", "--json", input='{"n": 1}').stdout)["request_id"] == ID

@@ -101,6 +101,26 @@ def test_a_connection_that_closes_is_told_as_such(cli: Cli, node: FakeNode):
     assert f"or it speaks TLS: write {node.url.replace('http', 'https')}" in line(result)
 
 
+@pytest.mark.parametrize("group", ["keys", "batch"])
+def test_a_group_alone_names_what_it_can_do_in_one_line(cli: Cli, group: str):
+    result = cli(group)
+    assert result.exit_code == 2
+    assert line(result).startswith(f"fornada {group}: say what to do: c") and len(line(result)) < 120
+
+
+@pytest.mark.parametrize("token", ["fnd_\n_x", "cl\u00e9", "two words", "a\0b"])
+def test_a_token_that_can_be_none_is_refused_and_not_shown(cli: Cli, node: FakeNode, token: str):
+    result = cli("usage", "--token", token)
+    assert result.exit_code == 2
+    assert "FORNADA_TOKEN" in line(result) and token not in line(result)
+
+
+def test_a_token_may_have_the_end_of_its_file_behind_it(cli: Cli, node: FakeNode):
+    node.on("GET", "/api/v1/usage", say({"usage": []}))
+    assert cli("usage", "--token", "fnd_x\n").exit_code == 0
+    assert node.one("GET", "/api/v1/usage").headers["authorization"] == "Bearer fnd_x"
+
+
 def test_a_node_without_tls_that_is_asked_with_it_is_named(cli: Cli, node: FakeNode):
     result = cli("models", url=node.url.replace("http", "https"))
     assert (

@@ -15,6 +15,7 @@ from fornada.cli.progress import choose_display
 from fornada.cli.request_input import NoJson, from_value, parsed, read_bytes, text_of
 
 ASK_EVERY_S = 0.5
+LONGEST_KEY = 255
 ENDED = ("completed", "failed", "cancelled", "expired")
 
 
@@ -46,6 +47,8 @@ def submit(node: Node, model: str, path: str, key: str | None, wait: bool, as_js
       fornada batch submit @fornada/minilm texts.jsonl
     """
     body = from_value({"requests": _requests(path)}).content
+    if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise click.UsageError(f"--key must be 1 to {LONGEST_KEY} printable characters of ASCII")
     headers = {"idempotency-key": key} if key else None
     said = _object(
         node.post_bytes(run_path(node.account, model), body, query={"queueRequest": "true"}, headers=headers, model=model), "result"
