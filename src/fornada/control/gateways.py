@@ -38,6 +38,8 @@ KEEPING_S = 60.0
 """How often old logs go."""
 WAITING_BYTES = 16 * 1024 * 1024
 """Of logs that the store has not taken; beyond it the newest are dropped."""
+REMOVED_TOGETHER, REMOVED_AT_ONCE = 10_000, 250
+"""Logs that are looked for together, and those that go before anybody else's turn."""
 KNOWN = 4096
 """Gateways held in memory, in use or not."""
 SHARE = 8
@@ -152,8 +154,10 @@ class Gateways:
         old = self.gateway(account, id)
         return self._put(Gateway(account, id, settings, old.created, self._clock.wall()), forget=settings.cache_invalidate_on_update)
 
-    def remove(self, account: AccountId, id: GatewayId) -> Gateway:
+    async def remove(self, account: AccountId, id: GatewayId) -> Gateway:
         gone = self.gateway(account, id)
+        while await self.remove_logs(account, id, LogQuery(limit=REMOVED_TOGETHER, descending=False)) == REMOVED_TOGETHER:
+            pass  # most of them in pieces, so that nobody waits for all of them
         self._waiting = [entry for entry in self._waiting if (entry[0].account, entry[0].gateway) != (account, id)]
         self._store.remove_gateway(account, id)
         self._sizes.pop(account, None)
@@ -171,19 +175,23 @@ class Gateways:
     def payload(self, log: Log) -> Payload:
         return self._store.payload(log.account, log.gateway, log.id)
 
-    def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[Sequence[Log], int]:
+    async def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[Sequence[Log], int]:
         self._of(account, gateway)
         self._flush()
-        return self._store.logs(account, gateway, query)
+        return await self._store.logs(account, gateway, query)
 
     def change_log(self, log: Log) -> None:
         self._store.change_log(log)
 
-    def remove_logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> int:
+    async def remove_logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> int:
         self._of(account, gateway)
         self._flush()
-        self._sizes.pop(account, None)
-        return self._store.remove_logs(account, gateway, query)
+        ids = await self._store.log_ids(account, gateway, query)
+        for begin in range(0, len(ids), REMOVED_AT_ONCE):
+            self._store.remove_logs(account, gateway, ids[begin : begin + REMOVED_AT_ONCE])
+            self._sizes.pop(account, None)
+            await asyncio.sleep(0)
+        return len(ids)
 
     # ---- as long as the node runs
 

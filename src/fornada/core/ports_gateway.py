@@ -99,11 +99,14 @@ class GatewayStore(Protocol):
     def change_log(self, log: Log) -> None:
         """In place of the one with its id, with the payload as it was. As durable as `put_logs`."""
 
-    def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[list[Log], int]:
-        """A page, and how many there are in all."""
+    async def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[list[Log], int]:
+        """A page, and how many there are in all. Nobody waits for a search but whoever asked. Raises BadRequest where it takes too long."""
 
-    def remove_logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> int:
-        """Those of the page. How many they were. On disk when it returns."""
+    async def log_ids(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> list[LogId]:
+        """Of those on the page. Raises BadRequest where that takes too long."""
+
+    def remove_logs(self, account: AccountId, gateway: GatewayId, ids: Sequence[LogId]) -> None:
+        """As durable as `put_logs`."""
 
     def log_sizes(self, account: AccountId) -> dict[GatewayId, tuple[int, int]]:
         """How many there are, and their bytes."""
@@ -118,7 +121,9 @@ class GatewayStore(Protocol):
 
 def log_size(log: Log, payload: Payload) -> int:
     """Bytes that a log counts for."""
-    return 512 + len(payload.request) + len(payload.response) + sum(len(str(value)) + len(name) for name, value in log.metadata.items())
+    texts = (log.model, log.path, log.event_id, log.request_content_type, log.response_content_type, log.user_agent)
+    metadata = sum(len(str(value)) + len(name) for name, value in log.metadata.items())
+    return 512 + sum(map(len, texts)) + metadata + len(payload.request) + len(payload.response)
 
 
 class GatewaysPort(Protocol):
@@ -156,7 +161,7 @@ class GatewaysPort(Protocol):
     def update(self, account: AccountId, id: GatewayId, settings: GatewaySettings) -> Gateway:
         """Raises UnknownGateway."""
 
-    def remove(self, account: AccountId, id: GatewayId) -> Gateway:
+    async def remove(self, account: AccountId, id: GatewayId) -> Gateway:
         """With its logs and what it keeps. Raises UnknownGateway."""
 
     def log(self, account: AccountId, gateway: GatewayId, id: LogId) -> Log:
@@ -164,11 +169,11 @@ class GatewaysPort(Protocol):
 
     def payload(self, log: Log) -> Payload: ...
 
-    def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[Sequence[Log], int]:
-        """Raises UnknownGateway."""
+    async def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[Sequence[Log], int]:
+        """A page, and how many there are in all. Raises UnknownGateway; BadRequest for a search that takes too long."""
 
     def change_log(self, log: Log) -> None:
         """With the id of one that is there."""
 
-    def remove_logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> int:
-        """Raises UnknownGateway."""
+    async def remove_logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> int:
+        """Those of the page, and how many they were. Raises UnknownGateway, BadRequest."""

@@ -1,51 +1,26 @@
 """core.ports_gateway.GatewayStore on the store's file."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 
 from fornada.core.gateway import Gateway, GatewayId, GatewaySettings, Log, LogId, Payload
 from fornada.core.names import AccountId
-from fornada.core.ports_gateway import Comparison, Filter, LogQuery, Value, log_size
+from fornada.core.ports_gateway import LogQuery, log_size
 from fornada.store.file import StoreFile
+from fornada.store.log_search import LogSearch, read_log
 
 FORGOTTEN_AT_ONCE = 512
 """Logs: everybody else waits meanwhile."""
 
-_FIELD = "json_extract(record, '$.{}')"
-_EXPRESSIONS = {
-    "id": "id",
-    "created_at": "created",
-    "duration": _FIELD.format("duration_ms"),
-    "tokens": f"{_FIELD.format('tokens_in')} + {_FIELD.format('tokens_out')}",
-    **{
-        name: _FIELD.format(name)
-        for name in (
-            *("request_content_type", "response_content_type", "request_type", "status_code", "success", "cached", "provider", "model"),
-            *("model_type", "cost", "tokens_in", "tokens_out", "feedback", "event_id", "user_agent"),
-        )
-    },
-}
-_IN_METADATA = {"metadata.key": "key", "metadata.value": "value"}
-_OPERATORS = {
-    Comparison.EQ: "{} IS ?",
-    Comparison.NEQ: "{} IS NOT ?",
-    Comparison.CONTAINS: "instr(lower({}), lower(?)) > 0",
-    Comparison.LT: "{} < ?",
-    Comparison.GT: "{} > ?",
-    Comparison.LEAST: "{} >= ?",
-    Comparison.MOST: "{} <= ?",
-}
-_SEARCHED = " || char(10) || ".join(
-    ("id", *(f"ifnull({_FIELD.format(name)}, '')" for name in ("provider", "model", "path", "event_id", "metadata")))
-)
-
-_Words = list[str]
-_Values = list[str | float | int | None]
-
 
 class GatewayRows(StoreFile):
     """The gateways' tables."""
+
+    @cached_property
+    def _search(self) -> LogSearch:
+        return LogSearch(self._path)
 
     def gateways(self, account: AccountId) -> list[Gateway]:
         with self._errors():
@@ -80,7 +55,7 @@ class GatewayRows(StoreFile):
             row = self._db.execute(
                 "SELECT record FROM gateway_logs WHERE id = ? AND account = ? AND gateway = ?", (id, account, gateway)
             ).fetchone()
-            return _log(row[0]) if row is not None else None
+            return read_log(row[0]) if row is not None else None
 
     def payload(self, account: AccountId, gateway: GatewayId, id: LogId) -> Payload:
         with self._errors():
@@ -96,20 +71,20 @@ class GatewayRows(StoreFile):
                 (_record(log), log.id, log.account, log.gateway),
             )
 
-    def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[list[Log], int]:
-        which, values = _where(account, gateway, query)
-        with self._errors():
-            (total,) = self._db.execute(f"SELECT COUNT(*) FROM gateway_logs WHERE {which}", values).fetchone()
-            rows = self._db.execute(f"SELECT record FROM gateway_logs WHERE {which} {_order(query)}", (*values, query.limit, query.offset))
-            return [_log(record) for (record,) in rows], int(total)
+    async def logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[list[Log], int]:
+        return await self._search.logs(account, gateway, query)
 
-    def remove_logs(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> int:
-        which, values = _where(account, gateway, query)
-        with self._transaction():
-            return self._db.execute(
-                f"DELETE FROM gateway_logs WHERE rowid IN (SELECT rowid FROM gateway_logs WHERE {which} {_order(query)})",
-                (*values, query.limit, query.offset),
-            ).rowcount
+    async def log_ids(self, account: AccountId, gateway: GatewayId, query: LogQuery) -> list[LogId]:
+        return await self._search.ids(account, gateway, query)
+
+    def remove_logs(self, account: AccountId, gateway: GatewayId, ids: Sequence[LogId]) -> None:
+        with self._quick_transaction():
+            rows = [(id, account, gateway) for id in ids]
+            self._db.executemany("DELETE FROM gateway_logs WHERE id = ? AND account = ? AND gateway = ?", rows)
+
+    def close(self) -> None:
+        self._search.close()
+        super().close()
 
     def log_sizes(self, account: AccountId) -> dict[GatewayId, tuple[int, int]]:
         with self._errors():
@@ -117,11 +92,9 @@ class GatewayRows(StoreFile):
             return {GatewayId(gateway): (int(count), int(size)) for gateway, count, size in rows}
 
     def trim_logs(self, account: AccountId, gateway: GatewayId | None, *, count: int, size: int) -> dict[GatewayId, tuple[int, int]]:
+        which, values = ("account = ?", (account,)) if gateway is None else ("account = ? AND gateway = ?", (account, gateway))
         with self._quick_transaction():
-            rows = self._db.execute(
-                "SELECT rowid, gateway, size FROM gateway_logs WHERE account = ?1 AND (?2 IS NULL OR gateway = ?2) ORDER BY created, rowid",
-                (account, gateway),
-            )
+            rows = self._db.execute(f"SELECT rowid, gateway, size FROM gateway_logs WHERE {which} ORDER BY created, rowid", values)
             gone: list[tuple[int]] = []
             removed: dict[GatewayId, tuple[int, int]] = {}
             for rowid, of, bytes in rows:
@@ -153,46 +126,3 @@ def _gateway(account: str, id: str, settings: bytes, created: float, modified: f
 
 def _record(log: Log) -> str:
     return msgspec.json.encode(log).decode()
-
-
-def _log(record: str) -> Log:
-    return msgspec.json.decode(record, type=Log)
-
-
-def _where(account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[str, _Values]:
-    words: _Words = ["account = ?", "gateway = ?"]
-    values: _Values = [account, gateway]
-    for filter in query.filters:
-        _add(filter, words, values)
-    if query.search:
-        words.append(f"instr(lower({_SEARCHED}), lower(?)) > 0")
-        values.append(query.search)
-    return " AND ".join(words), values
-
-
-def _add(filter: Filter, words: _Words, values: _Values) -> None:
-    """Only texts of this module's own go into the statement."""
-    form = _OPERATORS[filter.operator]
-    inner = _IN_METADATA.get(filter.key)
-    among = " AND " if filter.operator is Comparison.NEQ else " OR "
-    wanted = [_bound(value, filter.operator) for value in filter.values]
-    if inner is None:
-        words.append(f"({among.join(form.format(f'({_EXPRESSIONS[filter.key]})') for _ in wanted) or 'FALSE'})")
-    else:
-        # A log that has one such entry; for `neq` one that has none with the value.
-        positive = _OPERATORS[Comparison.EQ] if filter.operator is Comparison.NEQ else form
-        each = " OR ".join(positive.format(inner) for _ in wanted) or "FALSE"
-        no = "NOT " if filter.operator is Comparison.NEQ else ""
-        words.append(f"{no}EXISTS (SELECT 1 FROM json_each(record, '$.metadata') WHERE {each})")
-    values += wanted
-
-
-def _bound(value: Value, operator: Comparison) -> str | float | int | None:
-    if isinstance(value, bool):
-        return int(value)
-    return str(value) if operator is Comparison.CONTAINS else value
-
-
-def _order(query: LogQuery) -> str:
-    way = "DESC" if query.descending else "ASC"
-    return f"ORDER BY {_EXPRESSIONS[query.order_by]} {way}, created {way}, rowid {way} LIMIT ? OFFSET ?"

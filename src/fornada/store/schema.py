@@ -230,6 +230,12 @@ CREATE INDEX gateway_logs_by_time ON gateway_logs (account, gateway, created);
 CREATE INDEX gateway_logs_by_age ON gateway_logs (created);
 """
 
+GATEWAY_INDEXES = """
+DROP INDEX gateway_logs_by_time;                -- these answer alone how many there are, how large, and which are the oldest
+CREATE INDEX gateway_logs_by_gateway ON gateway_logs (account, gateway, created, size);
+CREATE INDEX gateway_logs_by_account ON gateway_logs (account, created, gateway, size);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     FIRST,
     SERVING,
@@ -245,6 +251,7 @@ MIGRATIONS: tuple[str, ...] = (
     FINETUNES,
     RESPONSES,
     GATEWAYS,
+    GATEWAY_INDEXES,
 )
 """Number n takes a file from schema version n to n + 1."""
 

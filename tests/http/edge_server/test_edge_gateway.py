@@ -492,6 +492,9 @@ def test_a_deadline_holds_over_all_attempts(edge: Served):
     refused = edge.fetch("POST", WAY, b"{}", headers=headers)
     assert (refused.status, refused.code) == (408, 3046)
     assert len(edge.inference.requests) < 5
+    put(edge, retry_max_attempts=5, retry_delay=60_000)
+    refused = edge.fetch("POST", WAY, b"{}", headers={"x-timeout-ms": "50"})
+    assert (refused.status, refused.code) == (408, 3046) and refused.took_s < 30, "wherever it waits"
 
 
 # ---- rates

@@ -1,5 +1,6 @@
 """Gateways and their logs in the SQLite file."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fornada.core.errors import BadRequest
 from fornada.core.gateway import Backoff, Gateway, GatewayId, GatewaySettings, Log, LogId, Payload, WhenFull
 from fornada.core.keys import KeyId
 from fornada.core.names import AccountId
 from fornada.core.ports_gateway import FILTERED, ORDERED, Comparison, Filter, LogQuery, log_size
+from fornada.store.log_search import LogSearch
 from fornada.store.sqlite import SqliteStore
 
 ACCOUNT, OTHER, G, H = AccountId("a"), AccountId("b"), GatewayId("g"), GatewayId("h")
@@ -62,7 +65,11 @@ def log(number: int = 1, *, account: AccountId = ACCOUNT, gateway: GatewayId = G
 
 
 def ids(store: SqliteStore, account: AccountId = ACCOUNT, gateway: GatewayId = G, **query: Any) -> list[str]:
-    return [each.id for each in store.logs(account, gateway, LogQuery(**{"limit": 1000, "descending": False, **query}))[0]]
+    return [each.id for each in found(store, account, gateway, LogQuery(**{"limit": 1000, "descending": False, **query}))[0]]
+
+
+def found(store: SqliteStore, account: AccountId, gateway: GatewayId, query: LogQuery) -> tuple[list[Log], int]:
+    return asyncio.run(store.logs(account, gateway, query))
 
 
 def test_a_gateway_is_there_after_a_restart_and_equal(reopen: Callable[[], SqliteStore]):
@@ -124,10 +131,34 @@ def test_the_oldest_go_until_there_is_room(store: SqliteStore):
 def test_what_a_page_shows_is_what_its_removal_removes(store: SqliteStore):
     store.put_logs([(log(number, success=number % 3 > 0), Payload()) for number in range(1, 10)])
     query = LogQuery(filters=(Filter("success", Comparison.EQ, (True,)),), descending=False, limit=2)
-    shown, total = store.logs(ACCOUNT, G, query)
+    shown, total = found(store, ACCOUNT, G, query)
     assert ([each.id for each in shown], total) == (["log-1", "log-2"], 6)
-    assert store.remove_logs(ACCOUNT, G, query) == 2
+    page = asyncio.run(store.log_ids(ACCOUNT, G, query))
+    store.remove_logs(OTHER, G, page)
+    store.remove_logs(ACCOUNT, H, page)
+    assert len(ids(store)) == 9, "nobody else can"
+    store.remove_logs(ACCOUNT, G, page)
     assert ids(store) == [f"log-{number}" for number in range(3, 10)]
+
+
+def test_a_search_that_takes_too_long_ends_and_holds_nobody_up(store: SqliteStore, tmp_path: Path):
+    store.put_logs([(log(number, metadata={"user": str(number)}), Payload()) for number in range(20_000)])
+    slow = LogQuery(filters=tuple(Filter("metadata.value", Comparison.CONTAINS, tuple("abcdefghij")) for _ in range(3)))
+    search = LogSearch(tmp_path / "store.sqlite", longest_s=0.0)
+
+    async def beside() -> int:
+        searching = asyncio.create_task(search.logs(ACCOUNT, G, slow))
+        turns = 0
+        while not searching.done():
+            await asyncio.sleep(0)
+            turns += 1
+        with pytest.raises(BadRequest, match="start_date"):
+            searching.result()
+        return turns
+
+    assert asyncio.run(beside()) > 1, "the loop went on"
+    assert asyncio.run(search.ids(ACCOUNT, G, LogQuery(limit=1))) == ["log-19999"], "the next search isn't hurt by it"
+    search.close()
 
 
 VALUES = st.sampled_from([None, True, False, 0, 1, 1.5, "", "a", "A", "@test/a", "x' OR 1=1", "%", "log-1", "workers-ai", "metadata"])
@@ -147,15 +178,15 @@ def test_pages_of_any_query_are_the_whole_in_pieces(
     ]
     store.put_logs([(log(number, **each), Payload()) for number, each in enumerate(fields)])
     query = LogQuery(tuple(wanted), str(search or ""), order, descending, 0, 1000)
-    whole, total = store.logs(ACCOUNT, G, query)
+    whole, total = found(store, ACCOUNT, G, query)
     assert len(whole) == total
-    page, again = store.logs(ACCOUNT, G, msgspec.structs.replace(query, offset=offset, limit=limit))
+    page, again = found(store, ACCOUNT, G, msgspec.structs.replace(query, offset=offset, limit=limit))
     assert page == whole[offset : offset + limit] and again == total
-    assert store.logs(OTHER, G, query) == ([], 0), "no words of a filter reach another account"
+    assert found(store, OTHER, G, query) == ([], 0), "no words of a filter reach another account"
 
 
 @pytest.mark.parametrize(
-    ("filter", "found"),
+    ("filter", "names"),
     [
         (Filter("tokens", Comparison.GT, (4,)), ["log-2"]),
         (Filter("duration", Comparison.LEAST, (2,)), ["log-2", "log-3"]),
@@ -171,7 +202,7 @@ def test_pages_of_any_query_are_the_whole_in_pieces(
         (Filter("model", Comparison.EQ, ()), []),
     ],
 )
-def test_filters_find_what_they_say(store: SqliteStore, filter: Filter, found: list[str]):
+def test_filters_find_what_they_say(store: SqliteStore, filter: Filter, names: list[str]):
     store.put_logs(
         [
             (log(1, metadata={"user": "ann"}), Payload()),
@@ -179,4 +210,4 @@ def test_filters_find_what_they_say(store: SqliteStore, filter: Filter, found: l
             (log(3, model="c", metadata={"user": 7}, feedback=1, cached=True), Payload()),
         ]
     )
-    assert ids(store, filters=(filter,)) == found
+    assert ids(store, filters=(filter,)) == names

@@ -37,6 +37,8 @@ GATHERED = 8 * 1024 * 1024
 """Bytes of a stream that are put together to be kept."""
 LEFT_STATUS = 499
 """What a log says where the caller left before it was answered."""
+LONGEST_TEXT = 256
+"""Characters of a name in a log."""
 _NO_RUN = (b"queueRequest", b'"request_id"')
 """In the body of what asks for a job or after one: its answer is another one each time."""
 _PAYLOAD_TYPES = ("application/json", "text/")
@@ -154,8 +156,8 @@ class Passage:
         step = self._step
         attempt = _Attempt(self)
         facts = step.facts
-        if facts.timeout_s is not None and self._tries + self._number > 1:
-            left_s = facts.timeout_s - (monotonic() - self._began)
+        left_s = self._left_s()
+        if left_s is not None and self._tries + self._number > 1:
             if left_s <= 0:
                 self._refuse(DeadlinePassed("the request's deadline went by between two attempts of its gateway"), from_model=False)
                 return
@@ -175,6 +177,11 @@ class Passage:
             self._timer = self._shared.later(limit_ms / 1000, self._too_slow)
         attempt.exchange.ask(self._shared.observer)
 
+    def _left_s(self) -> float | None:
+        """Until the caller's deadline, which holds over all attempts."""
+        timeout_s = self._step.facts.timeout_s
+        return None if timeout_s is None else timeout_s - (monotonic() - self._began)
+
     def _too_slow(self) -> None:
         self._timer = None
         attempt, self._attempt = self._attempt, None
@@ -192,7 +199,9 @@ class Passage:
 
     def _failed(self, cause: FornadaError | None, error: FornadaError, *, from_model: bool) -> None:
         if tries_again(self._rules, self._tries, cause):
-            self._timer = self._shared.later(wait_ms(self._rules, self._tries) / 1000, self._try)
+            wait_s = wait_ms(self._rules, self._tries) / 1000
+            left_s = self._left_s()
+            self._timer = self._shared.later(wait_s if left_s is None else min(wait_s, max(left_s, 0.0)), self._try)
         elif self._number + 1 < len(self._steps):
             self._enter(self._number + 1)
             self._ask()
@@ -379,13 +388,13 @@ class Passage:
             account=self._gateway.account,
             gateway=self._gateway.id,
             created=self._created,
-            provider=step.provider,
-            model=step.target.name or model_in(step.body),
+            provider=step.provider[:LONGEST_TEXT],
+            model=(step.target.name or model_in(step.body))[:LONGEST_TEXT],
             model_type=resolved.spec.task if resolved is not None else "",
-            path=step.endpoint,
+            path=step.endpoint[:LONGEST_TEXT],
             request_type="universal" if len(self._steps) > 1 else "direct",
-            request_content_type=asked_type,
-            response_content_type=type,
+            request_content_type=asked_type[:LONGEST_TEXT],
+            response_content_type=type[:LONGEST_TEXT],
             status_code=status,
             success=success,
             cached=cached,

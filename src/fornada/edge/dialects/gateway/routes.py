@@ -155,15 +155,15 @@ class _Desk:
         return _enveloped(shown(self._gateways.update(account, id, change(self._gateways.gateway(account, id).settings))))
 
     async def remove(self, call: Call) -> Reply:
-        return _enveloped(shown(self._gateways.remove(*_place(call))))
+        return _enveloped(shown(await self._gateways.remove(*_place(call))))
 
     async def logs(self, call: Call) -> Reply:
         query, page = read_query(call.query, call.raw_query)
-        logs, total = self._gateways.logs(*_place(call), query)
+        logs, total = await self._gateways.logs(*_place(call), query)
         return _listed([shown_log(log) for log in logs], page, query.limit, total)
 
     async def remove_logs(self, call: Call) -> Reply:
-        self._gateways.remove_logs(*_place(call), read_removal(call.query, call.raw_query))
+        await self._gateways.remove_logs(*_place(call), read_removal(call.query, call.raw_query))
         return json_reply({"success": True, "result": None, "errors": [], "messages": []})
 
     async def log(self, call: Call) -> Reply:
