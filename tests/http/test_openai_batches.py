@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -69,7 +70,7 @@ def test_a_batch_from_file_to_file(node: Node, client: openai.OpenAI, fresh_name
 def test_a_batch_of_responses(node: Node, client: openai.OpenAI, fresh_name):
     name = str(fresh_name())
     deployed(node, name, PARROT, "text-generation")
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"custom_id": text, "method": "POST", "url": "/v1/responses", "body": {"model": name, "input": text}} for text in ("one", "two")
     ]
     asked.append({"custom_id": "bad", "method": "POST", "url": "/v1/responses", "body": {"model": name, "input": []}})
