@@ -171,6 +171,7 @@ def test_the_repository_loads_and_unloads(node: Node):
     node.load(name)
     index = {each["name"]: each["state"] for each in strict(node.fetch("POST", "/v2/repository/index", b"{}").body)}
     assert index[name] == "READY"
+    assert node.fetch("POST", "/v2/repository/index", b'{"ready": "yes"}').status == 400
     assert "@fornada/vader" not in index
     assert node.fetch("POST", f"/v2/repository/models/{name}/unload", b"{}").status == 200
     assert node.state(name) == "stopped"

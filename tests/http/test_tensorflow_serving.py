@@ -4,6 +4,7 @@ The documentation's model is half_plus_two; the example folder of that name is a
 """
 
 import json
+import random
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import count
 from tests.docs.pages import REPOSITORY
 from tests.harness.bundles import packed
 from tests.harness.node import Node
@@ -159,3 +161,23 @@ def test_other_refusals_are_texts_too(node: Node):
         found, said = ask(node, path, body)
         assert (found, said["errors"][0]["code"]) == (status, code)
         assert isinstance(said["error"], str)
+
+
+def test_no_mutation_of_a_body_harms_the_server(node: Node):
+    chance = random.Random(35)
+    rows = [{"x": 0.5, "b": {"b64": "/w=="}, "n": 1}, {"x": 1.5, "b": "text", "n": 2}]
+    bodies = [json.dumps(each).encode() for each in ({"instances": rows}, {"inputs": {"x": [0.5]}, "signature_name": "serving_default"})]
+    node.load(PROBE)
+    pids, control = node.pids(PROBE), node.control_pid
+    pieces = [b"[", b"}", b"-", b"99999999999999999999", b'"', b"null", b"\0", b"\xff", b"", b"[" * 5000, b'{"b64":', b"1e999", b"true"]
+    with node.connect() as connection:
+        for _ in range(count(300, long=3000)):
+            body = bytearray(chance.choice(bodies))
+            for _ in range(chance.randrange(1, 4)):
+                at = chance.randrange(len(body))
+                body[at : at + chance.randrange(3)] = chance.choice(pieces)
+            connection.send_request("POST", f"/v1/models/{PROBE}:predict", bytes(body), {})
+            answer = connection.read_response()
+            assert answer.status in (200, 400), (bytes(body), answer.body)
+            assert answer.status == 200 or json.loads(answer.body)["error"]
+    assert (node.pids(PROBE), node.control_pid) == (pids, control)

@@ -4,17 +4,30 @@ import base64
 import binascii
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from fornada.core.errors import BadRequest
+from fornada.core.errors import BadRequest, ModelRaised, TooLarge
+from fornada.core.resources import format_size
 from fornada.core.tensors import MOST_DIMENSIONS, Tensor, check_shape, shown
 from fornada_sdk.wire.tensors import ITEM_BYTES, packed, unpacked
 
+ELEMENTS_MOST = 2 * 1024 * 1024
+"""Of an answer in JSON: making numbers of them and text of those takes the node's one thread half a second."""
+TEXT_MOST = 32 * 1024 * 1024
+"""Bytes of a request's JSON, whatever the model takes: reading more would hold up everybody else. Bytes behind it cost nothing."""
 _BLANKS: Final = b" \t\r\n"
 _FLOATS = frozenset({"FP16", "FP32", "FP64", "BF16"})
+
+
+def check_text(size: int) -> None:
+    """Raises TooLarge for more JSON than is read."""
+    if size > TEXT_MOST:
+        raise TooLarge(
+            f"Request is too large: tensors as JSON may have {TEXT_MOST} bytes ({format_size(TEXT_MOST)}); send them as binary data"
+        )
 
 
 def read_values(name: str, dtype: str, shape: Sequence[int], raw: bytes | msgspec.Raw, *, is_base64: bool = False) -> bytes:
@@ -90,9 +103,23 @@ def _unbased(text: str) -> bytes:
         raise ValueError("an element is no base64") from None
 
 
+def check_size(tensors: Iterable[Tensor]) -> None:
+    """Raises BadRequest for an answer that is too long to be written as JSON."""
+    count = sum(math.prod(tensor.shape) for tensor in tensors)
+    if count > ELEMENTS_MOST:
+        raise BadRequest(f"the answer has {count} elements, more than the {ELEMENTS_MOST} that are written as JSON: ask for binary tensors")
+
+
 def values(tensor: Tensor) -> tuple[list[Any], bool]:
-    """(the values row by row, whether some of them are no finite numbers: those become null once they are JSON). Bytes stay bytes."""
-    flat = unpacked(tensor.dtype, math.prod(tensor.shape), tensor.data)
+    """(the values row by row, whether some of them are no finite numbers: those become null once they are JSON). Bytes stay bytes.
+    Raises ModelRaised for elements that aren't what the shape says."""
+    count = math.prod(tensor.shape)
+    try:
+        flat = unpacked(tensor.dtype, count, tensor.data)
+        if len(flat) != count:
+            raise ValueError(f"it holds {len(flat)} elements, and shape {shown(tensor.shape)} takes {count}")
+    except ValueError as error:
+        raise ModelRaised(f"the model's tensors are broken: '{tensor.name[:80]}': {error}") from None
     # The sum tells of most tensors in one pass that all is well.
     finite = tensor.dtype not in _FLOATS or math.isfinite(sum(flat)) or all(map(math.isfinite, flat))
     return flat, not finite

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornada.core.errors import BadRequest, TooLarge
+from fornada.core.errors import BadRequest, ModelRaised, TooLarge
 from fornada.core.specs import TensorSpec, TensorsSpec
-from fornada.core.tensors import Tensor, TensorsHead, check_inputs, check_wanted, head_of, split
+from fornada.core.tensors import WALKED_MOST, Place, Tensor, TensorsHead, check_inputs, check_wanted, head_of, split
 from fornada.edge.dialects.oip.body import decompressed, read_request
-from fornada.edge.tensor_json import read_values, texts, values
+from fornada.edge.tensor_json import ELEMENTS_MOST, TEXT_MOST, check_size, check_text, read_values, texts, values
 from fornada_sdk.wire.tensors import FORMS, nested, packed
 from tests.bounds import count
 
@@ -190,6 +190,22 @@ def test_inputs_are_what_the_model_declares(given_tensors: list[Tensor], why: st
     check_wanted(["y"], DECLARED)
     with pytest.raises(BadRequest, match="output 'z': the model has no such output"):
         check_wanted(["z"], DECLARED)
+
+
+def test_what_would_hold_up_the_node_as_json_is_refused():
+    check_size([Tensor("y", "UINT8", [ELEMENTS_MOST], b"")])
+    with pytest.raises(BadRequest, match="ask for binary tensors"):
+        check_size([Tensor("y", "UINT8", [1], b""), Tensor("z", "UINT8", [ELEMENTS_MOST], b"")])
+    with pytest.raises(TooLarge, match="send them as binary data"):
+        check_text(TEXT_MOST + 1)
+
+
+def test_many_elements_that_lie_are_found_out_where_they_are_written():
+    many = WALKED_MOST + 1
+    for data in (b"\0\0\0\0" * many + b"\1", b"\0\0\0\0" * (many + 1), b"\xff\0\0\0" * many):
+        (tensor,) = split(TensorsHead([Place("b", "BYTES", [many], len(data))]), data)
+        with pytest.raises(ModelRaised, match="broken"):
+            values(tensor)
 
 
 def test_a_runner_that_lies_about_its_tensors_is_found_out():

@@ -13,7 +13,7 @@ from fornada.core.errors import BadRequest, TooLarge
 from fornada.core.resources import format_size
 from fornada.core.tensors import MOST_TENSORS, Tensor
 from fornada.edge.json_bodies import broken, fields_of
-from fornada.edge.tensor_json import read_values
+from fornada.edge.tensor_json import check_text, read_values
 
 HEADER_LENGTH = b"inference-header-content-length"
 Parameters = dict[str, Any]
@@ -63,6 +63,7 @@ _SHARED = ("shared_memory_region", "shared_memory_offset", "shared_memory_byte_s
 def read_request(body: bytes, header_length: str | None) -> Asked:
     """Raises BadRequest that names the field or the tensor."""
     size = len(body) if header_length is None else _size_of_json(header_length, len(body))
+    check_text(size)
     text = body if size == len(body) else body[:size]
     fields_of(text)
     try:

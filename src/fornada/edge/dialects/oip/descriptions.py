@@ -11,9 +11,9 @@ from fornada_sdk.wire.tensors import ITEM_BYTES
 Schema = dict[str, Any]
 
 DATATYPE: Schema = {"enum": [*ITEM_BYTES, "BYTES"]}
-PARAMETERS: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+PARAMETERS: Schema = {"type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean"]}}
 _SHAPE: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
-_DATA: Schema = {"type": "array", "description": "Row by row, in one list or in nested ones of that shape; BYTES as strings"}
+_DATA: Schema = {"type": ["array", "null"], "description": "Row by row, in one list or in nested ones of that shape; BYTES as strings"}
 _TENSOR: Schema = {"name": {"type": "string"}, "shape": _SHAPE, "datatype": DATATYPE, "parameters": PARAMETERS, "data": _DATA}
 REQUEST: Schema = {
     "type": "object",

@@ -18,7 +18,7 @@ from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
 from fornada.edge.tensor_calls import TensorCalls, TensorModel, TensorSink, seconds
-from fornada.edge.tensor_json import texts, values
+from fornada.edge.tensor_json import check_size, texts, values
 from fornada.edge.validation import Contracts
 
 _PATH = re.compile(rb"/v2/models/(.+?)(?:/versions/([^/]+))?/infer/*\Z", re.DOTALL)
@@ -103,6 +103,7 @@ class InferSink(TensorSink):
         asked = self._asked
         outputs, pieces = [], []
         nonfinite = False
+        check_size(tensor for tensor in tensors if not asked.binary.get(tensor.name, asked.all_binary))
         for tensor in tensors:
             shown: dict[str, Any] = {"name": tensor.name, "datatype": tensor.dtype, "shape": tensor.shape}
             if asked.binary.get(tensor.name, asked.all_binary):

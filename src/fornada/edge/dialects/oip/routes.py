@@ -8,7 +8,7 @@ from fornada.core.keys import Role
 from fornada.edge.calls import Call, Operation, Reply, Route, json_reply
 from fornada.edge.dialects.oip import descriptions as d
 from fornada.edge.dialects.oip.models import ModelsView
-from fornada.edge.json_bodies import fields_of, is_true
+from fornada.edge.json_bodies import fields_of, value_of
 from fornada.edge.problems import Style
 
 _MODEL = "/v2/models/{name:path}"
@@ -141,7 +141,10 @@ class _Handlers:
 
     async def index(self, call: Call) -> Reply:
         fields = fields_of(call.body.strip() or b"{}")
-        return json_reply(self._models.index(call.sees, ready="ready" in fields and is_true(fields["ready"])))
+        ready = value_of(fields["ready"]) if "ready" in fields else False
+        if not isinstance(ready, bool):
+            raise BadRequest("Type mismatch of '/ready', it must be true or false")
+        return json_reply(self._models.index(call.sees, ready=ready))
 
     async def load(self, call: Call) -> Reply:
         _refuse_parameters(call)

@@ -11,7 +11,7 @@ from fornada.core.requests import AnswerHead
 from fornada.core.tensors import Tensor
 from fornada.edge.calls import JSON_TYPE, Exchange
 from fornada.edge.tensor_calls import TensorSink
-from fornada.edge.tensor_json import values
+from fornada.edge.tensor_json import check_size, values
 from fornada_sdk.wire.tensors import nested
 
 
@@ -91,6 +91,7 @@ class ServingSink(TensorSink):
         self._shape = shape
 
     def tell(self, tensors: Sequence[Tensor], parameters: Mapping[str, Any], run_s: float) -> None:
+        check_size(tensors)
         outputs: dict[str, Any] = {}
         nonfinite = False
         for tensor in tensors:

@@ -15,6 +15,7 @@ from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
 from fornada.edge.tensor_calls import TensorCalls
+from fornada.edge.tensor_json import check_text
 from fornada.edge.validation import Contracts
 from fornada.edge.version_numbers import Numbered
 
@@ -67,6 +68,7 @@ class ServingDoor:
             account = exchange.facts.caller.acting_for(None)
             model = self._calls.find(exchange, target.name, self._versioned(target, account), account)
             verb = target.query["verb"]
+            check_text(exchange.size)
             asked = read_predict(exchange.body()) if verb == "predict" else read_examples(exchange.body())
             shape = Shape(verb, asked.rows)
             if model.declared is not None:
