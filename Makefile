@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help serve install dev test test-long check format lock proto wheels bench clean moved
+.PHONY: help serve install dev test test-long check format lock proto wheels bench clean moved clients
 
 BIN     := .venv/bin
 UV      := $(BIN)/uv
@@ -36,6 +36,11 @@ test: .venv/dev  ## the tests that CI runs; ARGS="-k name" narrows them
 
 test-long: .venv/dev  ## the same with the full counts, in a new order each time
 	@FORNADA_TEST_LONG=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) $(ARGS)
+
+clients: .venv/dev  ## run the real clients, and write down which routes each of them asks (docs/reference/clients.md)
+	@rm -rf .venv/routes
+	@FORNADA_TEST_ROUTES=$(CURDIR)/.venv/routes $(BIN)/python -m pytest --numprocesses=$(WORKERS) -m clients $(ARGS)
+	@$(BIN)/python -m docs.generate.clients .venv/routes && $(BIN)/python -m docs.generate
 
 check: .venv/dev  ## format, lint, types, import rules, the oldest Python of the SDK
 	@$(BIN)/ruff format --check .

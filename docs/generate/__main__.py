@@ -4,12 +4,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import catalogue, commands, errors, metrics, model_toml, settings, states
+from docs.generate import catalogue, clients, commands, errors, metrics, model_toml, settings, states
 
 REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 NOTICE = "<!-- Made by `python -m docs.generate` from the code; what is changed here is lost. -->\n\n"
 PAGES: dict[str, Callable[[], str]] = {
     "catalogue.md": catalogue.page,
+    "clients.md": clients.page,
     "commands.md": commands.page,
     "errors.md": errors.page,
     "metrics.md": metrics.page,

@@ -17,6 +17,7 @@ from tests.harness.bundles import packed, write_probe
 from tests.harness.client import Address, Closed, Connection, Events, Response
 from tests.harness.metrics import Metrics
 from tests.harness.processes import Process, alive, all_gone, descendants, marked
+from tests.harness.recorder import through
 from tests.harness.waiting import until
 from tests.harness.walls import remove_groups
 
@@ -204,11 +205,12 @@ class Node:
 
     @property
     def url(self) -> str:
-        return str(self.record["url"])
+        """Where clients ask it."""
+        return through(str(self.record["url"]))
 
     @property
     def address(self) -> Address:
-        parts = urlsplit(self.url)
+        parts = urlsplit(str(self.record["url"]))
         assert parts.hostname and parts.port
         return parts.hostname, parts.port
 

@@ -11,6 +11,8 @@ from tests.bounds import bound
 from tests.harness.node import Node
 from tests.http.test_text_clients import ACCOUNT, OPENAI_PARROT, PARROT, deployed
 
+pytestmark = pytest.mark.clients
+
 SAID: Any = [{"role": "user", "content": "one two"}]
 WEATHER: Any = {
     "name": "weather",

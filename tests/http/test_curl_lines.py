@@ -17,7 +17,7 @@ from tests.harness.fixtures import Probe
 from tests.harness.node import Node
 from tests.harness.pictures import digest_model
 
-pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl isn't installed")
+pytestmark = [pytest.mark.clients, pytest.mark.skipif(not shutil.which("curl"), reason="curl isn't installed")]
 
 Curl = Callable[..., dict]
 

@@ -15,7 +15,7 @@ from tests.docs.pages import DOCS, blocks
 from tests.harness.node import Node, node_environ
 from tests.models.environments import environment_or_skip
 
-pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent / "langchain"
 PAGE = DOCS / "how-to" / "openai-clients.md"

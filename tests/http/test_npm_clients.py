@@ -16,7 +16,7 @@ from tests.harness.node import Node
 from tests.http.node_js import HERE, Npm, npm
 from tests.http.test_keys import create
 
-pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MODELS = ("@fornada/smollm2-135m-instruct", "@fornada/minilm", "@fornada/vader")
 LOAD_S = 400

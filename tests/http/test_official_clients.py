@@ -12,6 +12,8 @@ from tests.harness.bundles import archive
 from tests.harness.fixtures import Probe
 from tests.harness.node import Node
 
+pytestmark = pytest.mark.clients
+
 ACCOUNT = "023e105f4ecef8ad9ca31a8372d0c353"
 EMBEDDER = """
 def handle_request(request, context):

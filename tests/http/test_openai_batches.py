@@ -18,6 +18,8 @@ from tests.http.test_text_clients import PARROT, deployed
 EMBEDDER = """
 import fornada_sdk
 
+pytestmark = pytest.mark.clients
+
 def handle_request(request, context):
     texts = request.body.json["text"]
     if "bad" in texts:

@@ -13,6 +13,8 @@ from tests.bounds import bound
 from tests.harness.node import Node
 from tests.http.test_text_clients import ACCOUNT, OPENAI_PARROT, PARROT, deployed
 
+pytestmark = pytest.mark.clients
+
 WEATHER: Any = {
     "type": "function",
     "name": "weather",

@@ -14,6 +14,8 @@ from tests.bounds import bound
 from tests.harness.bundles import archive
 from tests.harness.node import Node
 
+pytestmark = pytest.mark.clients
+
 ACCOUNT = "023e105f4ecef8ad9ca31a8372d0c353"
 # One model answers as Workers AI does, the other as OpenAI does; both repeat what they are told.
 PARROT = """
