@@ -107,7 +107,7 @@ ROUTE_BELOW_ACCOUNT_CODE = 7003
 def status_of(error: type[FornadaError], style: Style) -> int:
     """HTTP status of a kind of refusal. A class without a row takes its parent's."""
     for kind in error.__mro__:
-        if style is not Style.ENVELOPE and kind in _ELSEWHERE:
+        if style not in (Style.ENVELOPE, Style.BINDING) and kind in _ELSEWHERE:
             return _ELSEWHERE[kind]
         if kind in STATUS:
             return STATUS[kind]

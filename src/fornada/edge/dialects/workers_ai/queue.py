@@ -23,6 +23,7 @@ from fornada.edge.idempotency import idempotency_key
 from fornada.edge.json_bodies import Fields, encode, fields_of, value_of
 from fornada.edge.long_answers import send
 from fornada.edge.platform_options import webhook_of
+from fornada.edge.problems import Style
 
 KIND = "workers-ai"
 QUEUE_BYTES = 10 * 1000 * 1000
@@ -53,7 +54,8 @@ class Queue:
             # Each of 50,000 would hold all that another one holds, and that again: two short submits would fill any disk.
             raise BadRequest("a request of a job can neither be a job nor ask for one")
         answer = self.poll(id, account) if id is not None else (self.submit(exchange, fields, body, resolved, account, name),)
-        send(exchange, JSON_TYPE, chain((OPEN,), answer, (CLOSE,)))
+        bare = exchange.target.style is Style.BINDING
+        send(exchange, JSON_TYPE, iter(answer) if bare else chain((OPEN,), answer, (CLOSE,)))
         return True
 
     def submit(self, exchange: Exchange, fields: Fields, body: bytes, resolved: Resolved, account: AccountId, name: str) -> bytes:
