@@ -208,6 +208,10 @@ class Node:
         """Where clients ask it."""
         return through(str(self.record["url"]))
 
+    def url_of(self, client: str) -> str:
+        """Where a client asks it whose requests name no more than an HTTP library."""
+        return through(str(self.record["url"]), client)
+
     @property
     def address(self) -> Address:
         parts = urlsplit(str(self.record["url"]))

@@ -31,31 +31,36 @@ CLIENTS = (
     (rb"user-agent: [^\r]*ai-sdk/", "workers-ai-provider (npm)"),
     (rb"user-agent: geventhttpclient|user-agent: python-geventhttpclient", "tritonclient"),
     (rb"user-agent: curl/", "curl"),
+)
+LIBRARIES = (
     (rb"user-agent: python-requests", "requests"),
     (rb"user-agent: python-httpx", "httpx"),
     (rb"user-agent: undici|user-agent: node", "fetch (Node)"),
 )
+"""What tells of a client only that it is written with one of these."""
 _lock = threading.Lock()
 _seen: set[tuple[str, str]] = set()
-_relays: dict[str, str] = {}
+_relays: dict[tuple[str, str], str] = {}
 _others: set[str] = set()
 _routes: set[str] = set()
 
 
-def through(url: str) -> str:
-    """The address at which the node at `url` is asked in these tests: its own, unless requests are noted."""
+def through(url: str, client: str = "") -> str:
+    """The address at which the node at `url` is asked in these tests: its own, unless requests are noted. `client`: who asks there,
+    where the requests say nothing but which HTTP library sent them."""
     if not FOLDER:
         return url
     with _lock:
-        if url not in _relays:
+        if (url, client) not in _relays:
             if not _relays:
                 atexit.register(_save)
-            _relays[url] = _Relay(url).url
-        return _relays[url]
+            _relays[url, client] = _Relay(url, client).url
+        return _relays[url, client]
 
 
 class _Relay:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, client: str) -> None:
+        self._client = client
         parts = urlsplit(url)
         assert parts.hostname and parts.port
         self._upstream = parts.hostname, parts.port
@@ -94,7 +99,7 @@ class _Relay:
         for found in HEAD.finditer(data):
             end = found.end()
             method, target, fields = found[1].decode(), found[2].decode("latin-1"), found[3].lower()
-            if client := _client(fields):
+            if client := _named(fields) or self._client or _library(fields):
                 inner = re.search(rb"mf-url: https://workers-binding\.ai(\S+)", fields)
                 route = self._route(method, f"/binding/-{inner[1].decode()}" if inner else target)
                 with _lock:
@@ -134,8 +139,12 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_RDWR)
 
 
-def _client(fields: bytes) -> str:
+def _named(fields: bytes) -> str:
     return next((name for mark, name in CLIENTS if re.search(mark, fields)), "")
+
+
+def _library(fields: bytes) -> str:
+    return next((name for mark, name in LIBRARIES if re.search(mark, fields)), "")
 
 
 def _save() -> None:

@@ -41,7 +41,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for model in MODELS:
             loaded = node.act(model, "load", timeout_s=LOAD_S)
             assert loaded.status == 200, loaded.body
-        yield node.url
+        yield node.url_of("langchain-cloudflare")
         assert node.stop() == 0, node.said()
     finally:
         node.destroy()

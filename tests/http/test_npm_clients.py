@@ -112,7 +112,7 @@ def assert_sdk(said: dict[str, Any]) -> None:
 
 
 def test_workers_ai_provider_over_rest(packages: Npm, node: Node, tmp_path: Path):
-    assert_sdk(json.loads(packages.script(HERE / "with_vercel.mjs", node.url, cwd=tmp_path)))
+    assert_sdk(json.loads(packages.script(HERE / "with_vercel.mjs", node.url_of("workers-ai-provider (npm)"), cwd=tmp_path)))
 
 
 def test_workers_ai_provider_in_a_worker(packages: Npm, node: Node, tmp_path: Path):
