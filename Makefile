@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help serve install dev test test-long check format lock proto wheels bench clean moved clients
+.PHONY: help serve install dev test test-long clients check format lock proto wheels bench clean moved
 
 BIN     := .venv/bin
 UV      := $(BIN)/uv
