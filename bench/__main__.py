@@ -5,8 +5,8 @@ and `stream`, paced tokens, against the peers.
 The others stand alone: `packed`, what each further model costs in a process that several share; `coldstart`, from a request for a model
 that isn't running to its answer, executed, forked and from a spare; `idle`, a hundred that have nothing to do, and one for each engine;
 `density`, how many of them one GiB holds, beside servers of one model each; `bodies`, long ones, on two ways from the node to a runner;
-`uploads`, the same over HTTP, beside the yardstick; `standing`, what a node costs that only stands there; `growth`, a request with many
-models registered; `beside`, what a batch in the background costs those who wait for an answer.
+`uploads`, the same over HTTP, beside the yardstick; `tensors`, one tensor through each door for it; `standing`, what a node costs that only
+stands there; `growth`, a request with many models registered; `beside`, what a batch in the background costs those who wait for an answer.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import beside, bodies, clients, coldstart, density, idle, network, packing, peers, standing, uploads
+from bench import beside, bodies, clients, coldstart, density, idle, network, packing, peers, standing, tensors, uploads
 from bench.measure import PACED, Cell, Outcome, Summary, as_json, load_average, process_cpu_s, summarize, tree_cpu_s
 from bench.servers import MODELS, NotInstalled, Ours, Server, Unconfined, Unlocked, Yardstick
 
@@ -38,6 +38,7 @@ ALONE: dict[str, Callable[[Path, argparse.Namespace], Outcome]] = {
     density.ROW: density.row,
     bodies.ROW: bodies.row,
     uploads.ROW: uploads.row,
+    tensors.ROW: tensors.row,
     standing.ROW: standing.row,
     standing.GROWTH: standing.growth,
     beside.ROW: beside.row,
