@@ -1,7 +1,9 @@
 """Adapters (LoRA) in bytes, made here: the two files that a fine-tune has."""
 
 import json
+import random
 import struct
+from array import array
 from typing import Any
 
 FILE_NAMES = ("adapter_config.json", "adapter_model.safetensors")
@@ -24,6 +26,22 @@ def weights(*, rank: int = 8, width: int = 16, fill: int = 0, **changed: Any) ->
     }
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + bytes([fill]) * (2 * size)
+
+
+def noise(*, module: str, layers: int, out: int, inner: int, rank: int, strength: float) -> bytes:
+    """adapter_model.safetensors of chance for every layer; of no strength it changes nothing."""
+    chance = random.Random(1)
+    header: dict[str, Any] = {}
+    blob = bytearray()
+    for layer in range(layers):
+        for side, shape, spread in (("A", (rank, inner), 0.05), ("B", (out, rank), strength)):
+            data = array("f", [chance.gauss(0, spread) for _ in range(shape[0] * shape[1])]).tobytes()
+            place = [len(blob), len(blob) + len(data)]
+            name = f"base_model.model.model.layers.{layer}.{module}.lora_{side}.weight"
+            header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": place}
+            blob += data
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + blob
 
 
 def form(file_name: str, data: bytes) -> tuple[bytes, str]:

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 import fornada.models
+from tests.harness.adapters import FILE_NAMES, config, form, noise
 from tests.harness.fixtures import StartNode
 
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -108,6 +109,30 @@ def test_smollm2_responds_and_goes_on_and_speaks_to_anthropic_s_client(new_node:
         }
         used = other.messages.create(**{**usual, "max_tokens": 60}, tools=[tool], tool_choice={"type": "any"})
         assert used.stop_reason == "tool_use" and used.content[-1].type == "tool_use" and used.content[-1].input.keys() == {"city"}
+
+
+def test_a_fine_tune_is_applied_for_its_account_alone(new_node: StartNode):
+    node = new_node().start()
+    base = f"/client/v4/accounts/{ACCOUNT}/ai/finetunes"
+    id = node.fetch("POST", base, payload={"model": "@cf/meta/llama-3.2-1b-instruct", "name": "odd"}).json()["result"]["id"]
+    made = noise(module="mlp.down_proj", layers=30, out=576, inner=1536, rank=4, strength=2.0)
+    for name, data in zip(FILE_NAMES, (config(r=4), made), strict=True):
+        body, kind = form(name, data)
+        assert node.fetch("POST", f"{base}/{id}/finetune-assets", body, headers={"content-type": kind}).json()["success"]
+    asked = {"messages": ASKED, "temperature": 0, "max_tokens": 12}
+    plain = node.ask(CHAT, asked, timeout_s=FIRST_S)["response"]
+    tuned = node.ask(CHAT, {**asked, "lora": "odd"}, timeout_s=60)["response"]
+    assert "Paris" in plain and tuned != plain and node.ask(CHAT, asked, timeout_s=60)["response"] == plain
+    with client_of(node.url) as client:
+        again = client.chat.completions.create(model=CHAT, messages=ASKED, temperature=0, max_tokens=12, extra_body={"lora": id})
+        assert again.choices[0].message.content == tuned
+        with pytest.raises(openai.BadRequestError, match="lora"):  # nobody looks there whose it is
+            client.responses.create(model=CHAT, input="Hi", extra_body={"lora": id})
+    other = node.fetch("POST", f"/client/v4/accounts/other/ai/run/{CHAT}", payload={**asked, "lora": id})
+    assert other.status == 404, other.body
+    node.fetch("DELETE", f"{base}/{id}")
+    gone = node.fetch("POST", f"/client/v4/accounts/{ACCOUNT}/ai/run/{CHAT}", payload={**asked, "lora": id})
+    assert gone.status == 404 and node.ask(CHAT, asked, timeout_s=60)["response"] == plain
     assert node.stop() == 0
 
 

@@ -1,14 +1,17 @@
 """SmolLM2 answers, in whole and in pieces, as OpenAI's objects. What is tested is the shape and the engine, not the wit."""
 
 import json
+import math
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from tests.bounds import bound
+from tests.harness.adapters import FILE_NAMES, config, noise
 from tests.models.conftest import MODELS, StartRunner
 from tests.models.runner import Runner, Told
 
@@ -234,11 +237,12 @@ def test_penalties_and_bounds_of_choice_are_taken(chat: Runner) -> None:
         ({"max_tokens": "5"}, "max_tokens"),
         ({"temperature": 5.1}, "temperature"),
         ({"temperature": True}, "temperature"),
-        ({"top_k": -1}, "top_k"),
+        ({"top_k": -2}, "top_k"),
         ({"n": 129}, '"n"'),
         ({"stop": [1]}, "stop"),
         ({"seed": 1.5}, "seed"),
         ({"lora": "mine"}, "lora"),
+        ({"lora": {"finetune": "../mine"}}, "lora"),
         ({"tools": [{"name": ""}]}, "tools"),
         ({"tools": [WEATHER], "tool_choice": "any"}, "tool_choice"),
         ({"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "other"}}}, "get_weather"),
@@ -308,3 +312,106 @@ def test_weights_that_llama_cpp_cannot_load_are_named(start: StartRunner, tmp_pa
     (tmp_path / "cut.gguf").write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16))
     with pytest.raises(AssertionError, match=r"llama\.cpp can't load cut\.gguf"):
         start(EXAMPLE.parent, artifacts={"cut.gguf": str(tmp_path / "cut.gguf")})
+
+
+# ---- fine-tunes -----------------------------------------------------------------------------------------------------------------
+
+HIDDEN, INNER, LAYERS, RANK = 576, 1536, 30, 4
+"""Of SmolLM2-135M."""
+
+
+def adapter(folder: Path, *, strength: float, module: str = "self_attn.q_proj", out: int = HIDDEN, inner: int = HIDDEN) -> None:
+    """An adapter for every layer, as PEFT writes one."""
+    folder.mkdir(parents=True)
+    made = noise(module=module, layers=LAYERS, out=out, inner=inner, rank=RANK, strength=strength)
+    for name, data in zip(FILE_NAMES, (config(r=RANK, lora_alpha=8), made), strict=True):
+        (folder / name).write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def tuned(start: StartRunner, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """With a folder of adapters: one of no strength, two that change everything, and one of another model."""
+    folder = tmp_path_factory.mktemp("adapters")
+    adapter(folder / "nothing", strength=0.0)
+    adapter(folder / "queries", strength=2.0)
+    adapter(folder / "down", strength=2.0, module="mlp.down_proj", inner=INNER)
+    adapter(folder / "larger", strength=1.0, module="self_attn.o_proj", out=640, inner=640)
+    return start(EXAMPLE.parent, adapters=str(folder))
+
+
+def test_an_adapter_changes_the_answers_of_those_who_ask_for_it(tuned: Runner) -> None:
+    assert text(ask(tuned)) == PARIS
+    assert text(ask(tuned, lora={"finetune": "nothing"})) == PARIS
+    changed = text(ask(tuned, lora={"finetune": "queries"}))
+    other = text(ask(tuned, lora={"finetune": "down"}))
+    assert len({PARIS, changed, other}) == 3
+    for _ in range(2):
+        assert text(ask(tuned, lora={"finetune": "queries"})) == changed and text(ask(tuned)) == PARIS
+    raw = {"prompt": "The capital of France is", "raw": True, "temperature": 0, "max_tokens": 6}
+    assert tuned.ask({**raw, "lora": {"finetune": "queries"}}).json["choices"] != tuned.ask(raw).json["choices"]
+    items = tuned.stream({"messages": FRANCE, "temperature": 0, "max_tokens": 24, "lora": {"finetune": "queries"}})
+    assert joined(items) == changed
+    mine, theirs = tuned.wait(
+        tuned.begin({"messages": FRANCE, "temperature": 0, "max_tokens": 12, "lora": {"finetune": "queries"}}),
+        tuned.begin({"messages": FRANCE, "temperature": 0, "max_tokens": 12}),
+    )
+    assert joined(theirs.items) == PARIS and joined(mine.items) != PARIS, "side by side, each its own"
+
+
+def test_an_adapter_that_doesn_t_fit_harms_nobody(tuned: Runner) -> None:
+    assert "lora" in refusal(tuned, lora={"finetune": "larger"})
+    assert "aren't there" in refusal(tuned, lora={"finetune": "unknown"})
+    assert text(ask(tuned)) == PARIS
+
+
+def test_adapters_are_there_again_after_a_sleep(tuned: Runner) -> None:
+    before = text(ask(tuned, lora={"finetune": "down"}))
+    tuned.sleep()
+    tuned.wake()
+    assert text(ask(tuned, lora={"finetune": "down"})) == before and text(ask(tuned)) == PARIS
+
+
+# ---- what a grammar promises ----------------------------------------------------------------------------------------------------
+
+PERSON: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 8},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "mood": {"enum": ["glad", "sad"]},
+    },
+    "required": ["name", "age", "mood"],
+    "additionalProperties": False,
+}
+
+
+def test_a_schema_is_honoured_whatever_the_dice_say(chat: Runner) -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
+    validator = jsonschema_rs.validator_for(PERSON)
+    found = set()
+    for seed in range(1, 21):
+        answer = ask(chat, messages=STORY, response_format=wanted, temperature=1.0, seed=seed, max_tokens=160)
+        validator.validate(json.loads(text(answer)))
+        found.add(text(answer))
+    assert len(found) > 5, "hot enough to write something else"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "remember"}}])
+def test_a_forced_call_has_arguments_of_its_schema_whatever_the_dice_say(chat: Runner, choice: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "remember", "parameters": PERSON}}]
+    validator = jsonschema_rs.validator_for(PERSON)
+    ids = set()
+    for seed in range(1, 4):
+        answer = ask(chat, messages=STORY, tools=tools, tool_choice=choice, temperature=1.0, seed=seed, max_tokens=160)
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        validator.validate(json.loads(call["function"]["arguments"]))
+        ids.add(call["id"])
+    assert len(ids) == 3
+
+
+def test_log_probabilities_are_those_of_a_choice(chat: Runner) -> None:
+    answer = ask(chat, logprobs=True, top_logprobs=20, max_tokens=5)
+    for token in answer["choices"][0]["logprobs"]["content"]:
+        shares = [math.exp(each["logprob"]) for each in token["top_logprobs"]]
+        assert shares == sorted(shares, reverse=True) and 0.5 < sum(shares) <= 1.0001
+        assert token["top_logprobs"][0]["token"] == token["token"], "the likeliest is what temperature 0 takes"

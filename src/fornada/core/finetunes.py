@@ -9,9 +9,11 @@ import msgspec
 
 from fornada.core.errors import BadRequest
 from fornada.core.names import AccountId, ModelName
+from fornada.core.specs import ModelSpec
 
 FinetuneId = NewType("FinetuneId", str)
 
+ENGINES = ("gguf",)
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (CONFIG, WEIGHTS)
 LONGEST_NAME, LONGEST_DESCRIPTION = 128, 2048
@@ -45,6 +47,11 @@ class Finetune(msgspec.Struct, frozen=True):
 def base_folder(model: str) -> str:
     """Name of the folder, below DATA_DIR/finetunes, of all adapters of a model: each has one in it, named by its id."""
     return hashlib.sha256(model.encode()).hexdigest()[:32]
+
+
+def applies_adapters(spec: ModelSpec) -> bool:
+    """Whether the model's engine can apply adapters: those whose inputs the task's own schema checks, so that `lora` is what it says."""
+    return spec.engine in ENGINES and spec.task == "text-generation" and not spec.schema.input
 
 
 class FinetuneStore(Protocol):

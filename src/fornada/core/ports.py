@@ -346,8 +346,7 @@ class KeeperPort(Protocol):
     async def build(
         self, build: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str, limits: Limits, sandbox: Sandbox, log: str
     ) -> ExitStatus:
-        """Runs a build to its end; its output goes to the file `log`. Cancelling the await ends the build. Raises SpawnRefused,
-        KeeperLost."""
+        """Runs a build to its end; its output goes to the file `log`. Cancelling the await ends it. Raises SpawnRefused, KeeperLost."""
 
 
 class SpawnRefused(Exception):
@@ -382,6 +381,8 @@ class Provisioned(msgspec.Struct, frozen=True):
     """Path in the spec -> absolute path on disk."""
     sdk: str
     """Folder to put on the runner's sys.path; holds fornada_sdk, read-only, named by content."""
+    adapters: str = ""
+    """Folder of the model's fine-tunes; empty: it applies none."""
 
 
 class BundleFile(NamedTuple):

@@ -176,6 +176,7 @@ def _assignment(version: Version, provisioned: Provisioned, place: Place, releas
         "folder": provisioned.folder,
         "entry": spec.python.entry,
         "artifacts": provisioned.artifacts,
+        "adapters": provisioned.adapters,
         "settings": msgspec.to_builtins(spec.settings),
         "command": msgspec.to_builtins(spec.command),
         "task": spec.task,

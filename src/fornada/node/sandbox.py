@@ -12,6 +12,8 @@ COMMAND = "command"
 def of_runner(spec: ModelSpec, provisioned: Provisioned, *, scratch: str, scratch_in_memory: int, device: str, shared: bool) -> Sandbox:
     """`scratch_in_memory`: its bytes; 0: it is on disk. `shared`: the process is made for others too, and no model's bounds are its own."""
     read = dict.fromkeys([provisioned.environment, provisioned.sdk, provisioned.folder, *provisioned.artifacts.values()])
+    if provisioned.adapters:
+        read[provisioned.adapters] = None
     # An engine of that name speaks with a server of its own, over 127.0.0.1 if that can do no better.
     reaches = bool(spec.resources.network) or spec.engine == COMMAND
     return Sandbox(

@@ -23,6 +23,8 @@ class Assignment(NamedTuple):
     """[python] entry, relative to `folder`; empty: model.py where the engine needs code."""
     artifacts: Mapping[str, str] = {}
     """Path in model.toml -> absolute path."""
+    adapters: str = ""
+    """Folder of the fine-tunes of this model, one folder with the adapter's files for each; empty: the engine applies none."""
     scratch: str = ""
     """A directory that the model may write to; empty: none was made, a temporary one serves."""
     settings: Mapping[str, Any] = {}
@@ -91,7 +93,7 @@ _TABLES = {
     "serving": {"concurrency": "concurrency", "max_batch": "max_batch", "max_wait_ms": "max_wait_ms", "max_body": "max_body"},
 }
 _KINDS: dict[str, Any] = {
-    **dict.fromkeys(["instance", "model", "engine", "folder", "version", "account", "entry", "scratch", "task"], str),
+    **dict.fromkeys(["instance", "model", "engine", "folder", "version", "account", "entry", "adapters", "scratch", "task"], str),
     **dict.fromkeys(["device_id", "device_kind", "example", "release", "host"], str),
     **dict.fromkeys(["memory_bytes", "threads", "device_memory_bytes", "concurrency", "max_batch", "max_body"], int),
     **dict.fromkeys(["load_attempt", "load_count", "pid"], int),

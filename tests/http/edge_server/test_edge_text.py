@@ -9,6 +9,7 @@ import pytest
 from fornada.core.errors import Busy, RunnerDied
 from fornada.core.requests import AnswerHead
 from fornada.edge.text_schemas import TEXT_GENERATION_IN
+from tests.harness.adapters import FILE_NAMES, config, form, weights
 from tests.http.edge_server.conftest import RUN, Served
 from tests.unit.edge.fakes import Submitted, answer, items, refuse, stay_silent, until
 
@@ -416,3 +417,55 @@ def test_what_model_code_answers_in_a_type_of_its_own_stays_so(edge: Served):
     assert (response.headers["content-type"], response.body) == ("text/plain", b"Hello")
     edge.inference.behaviour = answer(b'{"response":"x"}', headers={"x-mine": "1"})
     assert edge.run(ASK, model=MODEL).headers["x-mine"] == "1"
+
+
+# ---- fine-tunes -----------------------------------------------------------------------------------------------------------------
+
+
+def fine_tuned(edge: Served, model: str = "@test/tunable", account: str = "acc", **fields: Any) -> str:
+    """A complete fine-tune of a model of engine gguf, which is there from now on."""
+    edge.catalog.add("@test/tunable", task="text-generation", engine="gguf")
+    base = f"/client/v4/accounts/{account}/ai/finetunes"
+    id = str(edge.fetch("POST", base, payload={"model": model, "name": "tone", **fields}).json()["result"]["id"])
+    for name, data in zip(FILE_NAMES, (config(), weights()), strict=True):
+        body, kind = form(name, data)
+        edge.fetch("POST", f"{base}/{id}/finetune-assets", body, headers={"content-type": kind})
+    return id
+
+
+def test_a_fine_tune_is_named_to_the_runner_as_no_caller_can_name_it(edge: Served):
+    id = fine_tuned(edge)
+    for named in ("tone", id):
+        assert edge.run({**ASK, "lora": named, "raw": True}, model="@test/tunable").status == 200
+        assert json.loads(edge.inference.last.body) == {**ASK, "lora": {"finetune": id}, "raw": True}
+        base = "/client/v4/accounts/acc/ai/v1"
+        assert chat(edge, base, model="@test/tunable", **ASK, lora=named).status == 200
+        assert json.loads(edge.inference.last.body)["lora"] == {"finetune": id}
+        assert chat(edge, base, "completions", model="@test/tunable", prompt="a", lora=named).status == 200
+        assert json.loads(edge.inference.last.body)["lora"] == {"finetune": id}
+        universal = {"model": "@test/tunable", "input": {**ASK, "lora": named}}
+        assert edge.fetch("POST", "/client/v4/accounts/acc/ai/run", payload=universal).status == 200
+        assert json.loads(edge.inference.last.body)["lora"] == {"finetune": id}
+    assert edge.run({**ASK, "lora": None}, model="@test/tunable").status == 200
+    assert json.loads(edge.inference.last.body) == ASK
+
+
+def test_fine_tunes_of_others_of_other_models_and_of_engines_without_are_refused(edge: Served):
+    id = fine_tuned(edge, account="other")
+    before = len(edge.inference.requests)
+    for name in (id, "tone", "nothing"):
+        response = edge.run({**ASK, "lora": name}, model="@test/tunable")
+        assert response.status == 404, response.body
+    for value in ({"finetune": id}, [id], 5, ""):
+        response = edge.run({**ASK, "lora": value}, model="@test/tunable")
+        assert (response.status, response.code) == (400, 5006) and "/lora" in response.message
+        assert chat(edge, model="@test/tunable", **ASK, lora=value).code == 5006
+    response = edge.run({**ASK, "lora": "tone"}, model=MODEL)
+    assert (response.status, response.code) == (405, 5005) and "LoRa" in response.message
+    edge.catalog.add("@test/second", task="text-generation", engine="gguf")
+    fine_tuned(edge, model="@test/second")
+    response = edge.run({**ASK, "lora": "tone"}, model="@test/tunable")
+    assert response.status == 400 and "@test/second" in response.message
+    response = edge.fetch("POST", "/client/v4/accounts/acc/ai/finetunes", payload={"model": "@test/tunable", "name": "empty"})
+    assert edge.run({**ASK, "lora": "empty"}, model="@test/tunable").code == 3039
+    assert len(edge.inference.requests) == before

@@ -1,5 +1,6 @@
 """Raw paths: split first, decoded afterwards."""
 
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -11,12 +12,14 @@ from fornada.edge.auth import OpenMode
 from fornada.edge.calls import Target
 from fornada.edge.dialects.openai import EmbeddingsDoor
 from fornada.edge.dialects.workers_ai import RunDoor
+from fornada.edge.finetuned import Tuner
 from fornada.edge.headers import read_facts
 from fornada.edge.ids import Ids, echoable
 from fornada.edge.observer import Unobserved
 from fornada.edge.server.replay import with_ascii_target, without_upgrade
 from fornada.edge.targets import KEPT, Targets, authority_of, decoded, origin_form, query_of
 from fornada.edge.validation import Contracts
+from tests.unit.edge.fake_finetunes import FakeFinetunes
 from tests.unit.edge.fake_jobs import FakeJobs
 from tests.unit.edge.fakes import FakeCatalog, FakeInference
 
@@ -34,7 +37,7 @@ def targets() -> Targets:
     parts = {"inference": FakeInference(), "catalog": (catalog := FakeCatalog()), "clock": Clock()}
     contracts = Contracts(observer=Unobserved(), catalog=catalog)
     parts |= {"contracts": contracts, "limits": None}
-    return Targets([RunDoor(jobs=FakeJobs(), **parts), EmbeddingsDoor(**parts)])  # type: ignore[arg-type]
+    return Targets([RunDoor(jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), **parts), EmbeddingsDoor(**parts)])  # type: ignore[arg-type]
 
 
 def found(targets: Targets, url: str) -> Target:
@@ -50,7 +53,8 @@ SEGMENT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_charact
 
 @given(st.lists(SEGMENT, min_size=1, max_size=4), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20))
 def test_every_name_survives_every_spelling(segments: list[str], account: str):
-    door = RunDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock(), limits=None, jobs=FakeJobs())  # type: ignore[arg-type]
+    parts: Any = {"inference": FakeInference(), "catalog": FakeCatalog(), "contracts": None, "clock": Clock(), "limits": None}
+    door = RunDoor(jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), **parts)
     name = "/".join(segments)
     if not account.isprintable():
         return

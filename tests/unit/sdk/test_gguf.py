@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from fornada_sdk.api_context import Context
 from fornada_sdk.runner.engines import LoadError
 from fornada_sdk.runner.engines.gguf import DEFAULT_CONTEXT, context_of
 from fornada_sdk.runner.engines.gguf_answer import Answer, collected, streamed
-from fornada_sdk.runner.engines.gguf_header import Header, read_header
+from fornada_sdk.runner.engines.gguf_header import Header, read_header, read_shapes
 from fornada_sdk.runner.engines.gguf_request import read_request
+from fornada_sdk.runner.engines.gguf_weights import Lent
 
 PLAIN = Header("llama", 2048, "{{ messages }}")
 KNOWS_TOOLS = Header("llama", 2048, "{% if tools %}{{ tools }}{% endif %}")
@@ -42,6 +44,18 @@ class Scripted:
             yield chunk
 
 
+class Lending:
+    """Weights that lend one library, and no adapters."""
+
+    def __init__(self, library: Scripted) -> None:
+        self._library = library
+
+    @contextmanager
+    def lend(self, adapter: str, *, cancelled: Callable[[], bool]) -> Iterator[Lent]:
+        assert not adapter
+        yield Lent(self._library, {})  # type: ignore[arg-type]
+
+
 def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
@@ -52,12 +66,12 @@ def usage(prompt: int = 5, completion: int = 2) -> dict[str, Any]:
 
 def whole(library: Scripted, header: Header = PLAIN, **request: Any) -> dict[str, Any]:
     asked = read_request({"messages": HELLO, **request}, header)
-    return collected(Answer(asked, "@m", library, Context.inactive()))  # type: ignore[arg-type]
+    return collected(Answer(asked, "@m", Lending(library), Context.inactive()))  # type: ignore[arg-type]
 
 
 def pieces(library: Scripted, header: Header = PLAIN, **request: Any) -> list[dict[str, Any]]:
     asked = read_request({"messages": HELLO, **request}, header)
-    return list(streamed(Answer(asked, "@m", library, Context.inactive())))  # type: ignore[arg-type]
+    return list(streamed(Answer(asked, "@m", Lending(library), Context.inactive())))  # type: ignore[arg-type]
 
 
 def body(header: Header = PLAIN, **request: Any) -> dict[str, Any]:
@@ -144,6 +158,16 @@ def test_earlier_calls_are_plain_messages_for_a_template_that_knows_none() -> No
     assert kept[1]["tool_calls"] == [call] and kept[2] == {"role": "tool", "content": "9", "tool_call_id": "c"}
 
 
+def test_effort_and_words_for_the_template_are_passed_on() -> None:
+    assert "chat_template_kwargs" not in body()
+    assert body(reasoning_effort="low")["chat_template_kwargs"] == {"enable_thinking": True, "reasoning_effort": "low"}
+    assert body(reasoning_effort="none")["chat_template_kwargs"] == {"enable_thinking": False}
+    assert (
+        body(reasoning_effort="high", chat_template_kwargs={"enable_thinking": False})["chat_template_kwargs"]["enable_thinking"] is False
+    )
+    assert body(top_k=-1)["top_k"] == 0
+
+
 # ---- what is answered ----------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +192,27 @@ def test_a_call_in_the_text_is_found_wherever_it_is_cut(cut: int) -> None:
     (call,) = choice["message"]["tool_calls"]
     assert call["function"] == {"name": "f", "arguments": '{"a": 1}'} and choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] is None
+
+
+@pytest.mark.parametrize("text", [f"{CALL}\n{CALL}", f"[{CALL}, {CALL}]", f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>"])
+def test_one_answer_may_call_several_functions_and_each_call_has_an_id_of_its_own(text: str) -> None:
+    parts = [delta(content=character) for character in text] + [delta("stop"), usage()]
+    (choice,) = whole(Scripted(*parts), tools=[TOOL])["choices"]
+    calls = choice["message"]["tool_calls"]
+    assert [call["function"] for call in calls] == [{"name": "f", "arguments": '{"a": 1}'}] * 2 and choice["finish_reason"] == "tool_calls"
+    assert len({call["id"] for call in calls}) == 2
+    streamed_calls = pieces(Scripted(*parts), tools=[TOOL])[0]["choices"][0]["delta"]["tool_calls"]
+    assert [call["index"] for call in streamed_calls] == [0, 1]
+    (choice,) = whole(Scripted(*parts), tools=[TOOL], parallel_tool_calls=False)["choices"]
+    assert len(choice["message"]["tool_calls"]) == 1
+
+
+def test_a_call_that_had_to_be_made_and_was_cut_off_is_told_as_far_as_it_came() -> None:
+    library = Scripted(delta(content='{"name": "f", "arguments": {"a": "lo'), delta("length"), usage())
+    (choice,) = whole(library, tools=[TOOL], tool_choice="required")["choices"]
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": "lo'} and choice["finish_reason"] == "length"
+    (free,) = whole(library, tools=[TOOL])["choices"]
+    assert free["message"]["content"].endswith('"lo') and free["finish_reason"] == "length"
 
 
 @pytest.mark.parametrize(
@@ -223,13 +268,27 @@ def test_the_header_tells_context_and_template_past_the_vocabulary(tmp_path: Pat
         gguf(
             ("general.architecture", 8, text("llama")),
             ("llama.context_length", 4, struct.pack("<I", 2048)),
+            ("llama.attention.head_count", 4, struct.pack("<I", 9)),
             ("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, 3) + text("a") + text("") + text("ccc")),
             ("tokenizer.ggml.scores", 9, struct.pack("<IQ", 6, 2) + struct.pack("<ff", 1, 2)),
             ("tokenizer.chat_template", 8, text("{{ tools }}")),
         )
     )
     header = read_header(str(path))
-    assert header == Header("llama", 2048, "{{ tools }}") and header.shows_tools
+    assert header == Header("llama", 2048, "{{ tools }}", heads=9, kv_heads=9) and header.shows_tools
+
+
+def test_the_shapes_of_the_tensors_stand_behind_the_entries(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    tensor = text("blk.0.attn_q.weight") + struct.pack("<IQQIQ", 2, 576, 64, 0, 0)
+    data = bytearray(gguf(("general.architecture", 8, text("llama"))) + tensor + text("norm") + struct.pack("<IQIQ", 1, 576, 0, 64))
+    data[8:16] = struct.pack("<Q", 2)
+    path.write_bytes(data)
+    assert read_shapes(str(path)) == {"blk.0.attn_q.weight": (576, 64), "norm": (576,)}
+    data[8:16] = struct.pack("<Q", 3)
+    path.write_bytes(data)
+    with pytest.raises(LoadError, match="ends in the middle"):
+        read_shapes(str(path))
 
 
 @pytest.mark.parametrize(

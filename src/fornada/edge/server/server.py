@@ -22,6 +22,7 @@ from fornada.edge.dialects import admin, anthropic, binding, oip, openai, tfserv
 from fornada.edge.dialects.gateway import GatewayDoor
 from fornada.edge.dialects.gateway import routes as gateway_routes
 from fornada.edge.dialects.oip.models import ModelsView
+from fornada.edge.finetuned import Tuner
 from fornada.edge.gateway.passage import Passages, Timer
 from fornada.edge.gateway.steps import Ways
 from fornada.edge.ids import Ids
@@ -98,7 +99,10 @@ class Server:
         usage = usage if usage is not None else Uncounted()
         limits = Limits(usage=usage, account_rpm=auth.account_rpm, account_neurons=auth.account_neurons, now=clock.now)
         contracts = Contracts(observer=self._observer, catalog=catalog)
-        run = workers_ai.RunDoor(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs)
+        tuner = Tuner(finetunes)
+        run = workers_ai.RunDoor(
+            inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs, tuner=tuner
+        )
         infer = oip.InferDoor(
             inference=inference,
             catalog=catalog,
@@ -113,6 +117,10 @@ class Server:
         numbered = Numbered(catalog)
         self._doors: tuple[Door, ...] = (
             run,
+            *[
+                door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, tuner=tuner)
+                for door in openai.TEXT_DOORS
+            ],
             *[
                 door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits)
                 for door in (*openai.DOORS, *anthropic.DOORS)

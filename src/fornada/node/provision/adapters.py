@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fornada.core.finetunes import FILES, Finetune, FinetuneId, base_folder
+from fornada.core.names import ModelName
 from fornada.node.provision.disk import Disk
 from fornada.node.provision.durable import TEMPORARY, TRASH, discard, disk_errors, remove, sync_folder, write_file
 from fornada.node.provision.threads import uninterrupted
@@ -16,6 +17,14 @@ FOLDER_MODE, FILE_MODE = 0o755, 0o644
 FORGOTTEN_S = 3600.0
 """An upload that is older isn't under way any more."""
 _ID = re.compile(r"[0-9a-f-]{36}\Z")
+
+
+def adapters_folder(data_dir: Path, model: ModelName) -> Path:
+    """The folder of a model's adapters, which is made: what isn't there can't be shown to a process."""
+    folder = data_dir / FOLDER / base_folder(model)
+    _make(folder.parent)
+    _make(folder)
+    return folder
 
 
 class Adapters:
@@ -47,10 +56,7 @@ class Adapters:
 
     def _write(self, place: Path, file: str, data: bytes) -> None:
         for folder in (self._folder, place.parent, place):
-            if not folder.is_dir():
-                folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-                folder.chmod(FOLDER_MODE)  # whatever the umask is
-                sync_folder(folder.parent)
+            _make(folder)
         write_file(place / file, data, mode=FILE_MODE)
         (place / file).chmod(FILE_MODE)
 
@@ -66,3 +72,10 @@ class Adapters:
             with contextlib.suppress(OSError):
                 if time.time() - left.stat().st_mtime > FORGOTTEN_S:
                     remove(left)
+
+
+def _make(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        folder.chmod(FOLDER_MODE)  # whatever the umask is
+        sync_folder(folder.parent)

@@ -8,6 +8,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from fornada.core.errors import LoadFailed
+from fornada.core.finetunes import applies_adapters
 from fornada.core.names import AccountId, VersionDigest
 from fornada.core.policy.outbound import outbound
 from fornada.core.ports import BundleFile, EventLog, Locks, ProgressSink, Provisioned, Pruned, Version
@@ -15,7 +16,7 @@ from fornada.core.proofs import EVERYBODY, ProofStore
 from fornada.core.resources import parse_size
 from fornada.core.settings import ProvisionSettings
 from fornada.core.specs import ArtifactSpec, ModelSpec
-from fornada.node.provision.adapters import Adapters
+from fornada.node.provision.adapters import Adapters, adapters_folder
 from fornada.node.provision.artifacts import Artifacts
 from fornada.node.provision.builds import BuildFailed, Builds, Keeper
 from fornada.node.provision.bundles import Bundles
@@ -163,7 +164,9 @@ class Provisioner:
         if self._sdk is None or not self._sdk.is_dir():
             self._sdk = ensure_sdk(self._data_dir / "sdk", package_folder())
         python = str(Path(environment) / "bin" / "python")
-        return Provisioned(python, environment, version.folder, dict(artifacts), str(self._sdk))
+        tuned = applies_adapters(version.spec)
+        adapters = str(adapters_folder(self._data_dir, version.model)) if tuned else ""
+        return Provisioned(python, environment, version.folder, dict(artifacts), str(self._sdk), adapters)
 
     async def prune(self) -> Pruned:
         if self.referenced is _nobody_said:

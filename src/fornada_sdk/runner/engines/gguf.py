@@ -14,6 +14,9 @@ template as the user's message, unless `raw` is true.
 counts also stand in `context.usage`. Tools work with any model: what its template can't show is written into the system message,
 and a forced call is held to the tool's schema by a grammar (gguf_tools.py).
 
+**Fine-tunes**: `lora` is {"finetune": id of a LoRA adapter of this model}, as the edge found it. It is converted when it is first asked for
+(gguf_adapter.py), and the weights are loaded anew with it (gguf_weights.py).
+
 **The library** is called in this process (gguf_library.py), never over HTTP. It can't do without a listener: that is a Unix socket in
 the instance's scratch directory, whose name is taken away as soon as the weights are loaded. There is no TCP socket at any time.
 
@@ -23,17 +26,20 @@ trained with). `serving.concurrency` requests run at the same time, each in a sl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Callable
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fornada_sdk.api import Model
 from fornada_sdk.api_context import Context
 from fornada_sdk.runner.assignment import Assignment
 from fornada_sdk.runner.engines import Loaded, LoadError, declared
+from fornada_sdk.runner.engines.gguf_adapter import Base
 from fornada_sdk.runner.engines.gguf_answer import Answer, collected, streamed
-from fornada_sdk.runner.engines.gguf_header import Header, read_header
+from fornada_sdk.runner.engines.gguf_header import Header, read_header, read_shapes
 from fornada_sdk.runner.engines.gguf_library import Llama
 from fornada_sdk.runner.engines.gguf_request import Asked, read_request
+from fornada_sdk.runner.engines.gguf_weights import Weights
 from fornada_sdk.runner.engines.python import author
 from fornada_sdk.runner.engines.weights import find
 
@@ -53,20 +59,18 @@ class TextGeneration(Model):
 class Generator:
     """`Model.engine`: what the author's code may ask of the weights."""
 
-    def __init__(self, load: Callable[[], Llama], header: Header, name: str) -> None:
-        """`load` is called at once, and each time that the weights wake up. Raises what it raises."""
-        self._load = load
-        self._library = load()
+    def __init__(self, weights: Weights, header: Header, name: str) -> None:
+        self._weights = weights
         self._header = header
         self._name = name
 
     def sleep(self, context: Context) -> None:
         """Lets go of the weights and of all contexts."""
-        del self._library
+        self._weights.sleep()
 
     def wake(self, context: Context) -> None:
         """Loads them again. Raises LoadError."""
-        self._library = self._load()
+        self._weights.wake()
 
     def run(self, inputs: Any) -> dict[str, Any]:
         """The whole answer to an input as it is described above. Raises BadRequest. It can't be cancelled: `answer` can."""
@@ -78,7 +82,7 @@ class Generator:
         return streamed(pieces) if stream else collected(pieces)
 
     def _pieces(self, asked: Asked, context: Context) -> Answer:
-        return Answer(asked, self._name, self._library, context)
+        return Answer(asked, self._name, self._weights, context)
 
 
 def load(assignment: Assignment, context: Context) -> Loaded:
@@ -87,7 +91,7 @@ def load(assignment: Assignment, context: Context) -> Loaded:
     header = read_header(path)
     tokens = context_of(assignment.settings, header)
 
-    def library() -> Llama:
+    def library(adapters: Sequence[str]) -> Llama:
         return Llama(
             path,
             context=tokens,
@@ -95,12 +99,15 @@ def load(assignment: Assignment, context: Context) -> Loaded:
             threads=assignment.threads,
             gpu=assignment.device_kind == "cuda",
             scratch=str(context.scratch),
+            adapters=adapters,
         )
 
     target = author(assignment) if assignment.entry else TextGeneration()
     if not isinstance(target, Model):
         raise LoadError(f"around engine {assignment.engine}, {assignment.entry} must hold a class derived from fornada_sdk.Model")
-    target.engine = Generator(library, header, assignment.model)
+    base = functools.cache(lambda: Base(header, read_shapes(path)))
+    weights = Weights(library, base, adapters=assignment.adapters, scratch=str(context.scratch))
+    target.engine = Generator(weights, header, assignment.model)
     return Loaded(target, declared(assignment.tensors, "inputs"), declared(assignment.tensors, "outputs"))
 
 

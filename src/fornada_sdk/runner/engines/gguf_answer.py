@@ -12,7 +12,7 @@ from fornada_sdk.runner.engines.gguf_tools import CallReader
 
 if TYPE_CHECKING:
     from fornada_sdk.api_context import Context
-    from fornada_sdk.runner.engines.gguf_library import Llama
+    from fornada_sdk.runner.engines.gguf_weights import Lent, Weights
 
 
 class Piece(NamedTuple):
@@ -29,14 +29,14 @@ class Piece(NamedTuple):
 class Answer:
     """What becomes of one request: iterate its pieces, then ask for `usage`."""
 
-    def __init__(self, asked: Asked, model: str, library: Llama, context: Context) -> None:
+    def __init__(self, asked: Asked, model: str, weights: Weights, context: Context) -> None:
         self.asked = asked
         self.identity = {
             "id": f"{'chatcmpl' if asked.chat else 'cmpl'}-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": model,
         }
-        self._library = library
+        self._weights = weights
         self._context = context
         self._prompt_tokens = 0
         self._cached_tokens = 0
@@ -52,6 +52,13 @@ class Answer:
         }
 
     def __iter__(self) -> Iterator[Piece]:
+        """Raises BadRequest."""
+        with self._weights.lend(self.asked.lora, cancelled=lambda: self._context.cancelled) as lent:
+            if lent is not None:
+                yield from self._answers(lent)
+        self._context.usage.update(input_tokens=self._prompt_tokens, output_tokens=self._completion_tokens)
+
+    def _answers(self, lent: Lent) -> Iterator[Piece]:
         asked = self.asked
         # Answers of one request are made one after the other: each takes a slot, and the request was given one.
         for place, body in enumerate(asked.bodies):
@@ -63,12 +70,11 @@ class Answer:
                 index = place * asked.n + number
                 if asked.echo:
                     yield Piece(index, {"content": body["prompt"]})
-                yield from self._one(index, body, first=number == 0)
-        self._context.usage.update(input_tokens=self._prompt_tokens, output_tokens=self._completion_tokens)
+                yield from self._one(lent, index, body, first=number == 0)
 
-    def _one(self, index: int, body: dict[str, Any], *, first: bool) -> Iterator[Piece]:
+    def _one(self, lent: Lent, index: int, body: dict[str, Any], *, first: bool) -> Iterator[Piece]:
         reader = CallReader(self.asked.tools) if self.asked.tools is not None else None
-        for chunk in self._library.chunks(body, chat=self.asked.chat, cancelled=lambda: self._context.cancelled):
+        for chunk in lent.library.chunks({**body, **lent.parameters}, chat=self.asked.chat, cancelled=lambda: self._context.cancelled):
             if chunk.get("usage"):
                 self._count(chunk["usage"], first)
             for choice in chunk["choices"]:
@@ -82,10 +88,10 @@ class Answer:
         if reader is not None:
             content = reader.feed(delta.get("content") or "")
             if finish is not None:
-                call, rest = reader.end()
-                if call is not None:
-                    yield Piece(index, {"tool_calls": [{"index": 0, **call}]})
-                    finish = "tool_calls"
+                calls, rest, entire = reader.end()
+                if calls:
+                    yield Piece(index, {"tool_calls": [{"index": number, **call} for number, call in enumerate(calls)]})
+                    finish = "tool_calls" if entire else finish
                 content += rest
             delta["content"] = content
         delta = {name: value for name, value in delta.items() if value}

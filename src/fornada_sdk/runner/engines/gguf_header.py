@@ -8,13 +8,17 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from fornada_sdk.runner.engines import LoadError
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_ENTRIES = 10_000
+MOST_TENSORS = 100_000
+MOST_SIZES = 4
+_T = TypeVar("_T")
 _STRING, _ARRAY = 8, 9
 _NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _U64 = struct.Struct("<Q")
@@ -28,6 +32,9 @@ class Header(NamedTuple):
     """Tokens that the model was trained with; 0: not said."""
     chat_template: str = ""
     """Jinja; empty: the file has none, and llama.cpp falls back on ChatML."""
+    heads: int = 0
+    """Of attention; 0: not said, or not the same in all layers."""
+    kv_heads: int = 0
 
     @property
     def shows_tools(self) -> bool:
@@ -37,10 +44,19 @@ class Header(NamedTuple):
 
 def read_header(path: str) -> Header:
     """Raises LoadError for a file that is no GGUF file."""
+    return _read(path, _header)
+
+
+def read_shapes(path: str) -> dict[str, tuple[int, ...]]:
+    """Name -> sizes of every tensor, the one that changes fastest first. Raises LoadError for a file that is no GGUF file."""
+    return _read(path, _shapes)
+
+
+def _read(path: str, part: Callable[[_Reader], _T]) -> _T:
     name = os.path.basename(path)
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _header(_Reader(data))
+            return part(_Reader(data))
     except OSError as error:
         raise LoadError(f"{name} can't be read: {error.strerror}") from None
     except (struct.error, ValueError, UnicodeDecodeError, IndexError) as error:
@@ -95,13 +111,14 @@ class _Reader:
             raise ValueError("it ends in the middle")
 
 
-def _header(reader: _Reader) -> Header:
+def _entries(reader: _Reader) -> tuple[int, dict[str, Any]]:
+    """(number of tensors, entries)"""
     if reader.take(4) != MAGIC:
         raise ValueError("it doesn't begin with GGUF")
     version = reader.number("<I")
     if version not in VERSIONS:
         raise ValueError(f"its version {version} is unknown")
-    reader.number("<Q")  # tensors
+    tensors = reader.number("<Q")
     count = reader.number("<Q")
     if count > MOST_ENTRIES:
         raise ValueError(f"it claims {count} entries")
@@ -109,7 +126,31 @@ def _header(reader: _Reader) -> Header:
     for _ in range(count):
         key = reader.string()
         found[key] = reader.value(reader.number("<I"))
+    return tensors, found
+
+
+def _shapes(reader: _Reader) -> dict[str, tuple[int, ...]]:
+    count, _ = _entries(reader)
+    if count > MOST_TENSORS:
+        raise ValueError(f"it claims {count} tensors")
+    found = {}
+    for _ in range(count):
+        name, sizes = reader.string(), reader.number("<I")
+        if sizes > MOST_SIZES:
+            raise ValueError(f"a tensor has {sizes} sizes")
+        found[name] = tuple(reader.number("<Q") for _ in range(sizes))
+        reader.take(12)  # its type and its place
+    return found
+
+
+def _header(reader: _Reader) -> Header:
+    _, found = _entries(reader)
     architecture = str(found.get("general.architecture") or "")
-    length = found.get(f"{architecture}.context_length")
     template = found.get("tokenizer.chat_template")
-    return Header(architecture, length if isinstance(length, int) else 0, template if isinstance(template, str) else "")
+    length, heads, kv_heads = (
+        value if isinstance(value := found.get(f"{architecture}.{key}"), int) else 0
+        for key in ("context_length", "attention.head_count", "attention.head_count_kv")
+    )
+    # Without a number of their own there are as many as heads; a list for the layers was passed over as None.
+    kv_heads = kv_heads if f"{architecture}.attention.head_count_kv" in found else heads
+    return Header(architecture, length, template if isinstance(template, str) else "", heads, kv_heads)

@@ -11,7 +11,7 @@ import os
 import queue
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Callable
 
@@ -31,8 +31,10 @@ TOO_LONG = "exceed_context_size_error"
 class Llama:
     """Loaded weights with `slots` places for requests that run at the same time."""
 
-    def __init__(self, path: str, *, context: int, slots: int, threads: int, gpu: bool, scratch: str) -> None:
-        """`context` is the number of tokens of one slot. Raises LoadError."""
+    def __init__(self, path: str, *, context: int, slots: int, threads: int, gpu: bool, scratch: str, adapters: Sequence[str] = ()) -> None:
+        """`context` is the number of tokens of one slot. `adapters` are GGUF files of LoRA adapters, which may go once it is loaded: a
+        request says for each {"lora": [{"id": its place in here, "scale": 1.0 or 0.0}, …]}. One that doesn't fit the model makes the
+        library wait for ever. Raises LoadError."""
         import xllamacpp
 
         params = xllamacpp.CommonParams()
@@ -42,6 +44,7 @@ class Llama:
         params.n_batch = params.n_ubatch = max(GPU_BATCH if gpu else CPU_BATCH, slots)
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
         params.n_gpu_layers = -1 if gpu else 0
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(adapter, 0.0) for adapter in adapters]
         # It would fit the context to the memory it sees, which isn't what this model may use.
         params.fit_params = False
         # Prompts of old requests would be kept in up to 8 GiB of host memory.

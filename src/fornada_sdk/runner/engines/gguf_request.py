@@ -5,10 +5,11 @@
     temperature, top_p, top_k, min_p, seed, repetition_penalty, frequency_penalty, presence_penalty, stop, logit_bias
     response_format, guided_json             JSON mode: any JSON object, or a schema, bare or in OpenAI's envelope
     tools, tool_choice, parallel_tool_calls  both styles
-    n, logprobs, top_logprobs, echo, chat_template_kwargs
+    n, logprobs, top_logprobs, echo, chat_template_kwargs, reasoning_effort
+    lora                                     {"finetune": id of an adapter of this model}
 
 Only what is named here reaches llama.cpp, whose own parameters include file names and slots. Unknown fields are let through unread, as
-everywhere in the API; fields that would change the answer and can't be served (pictures, fine-tunes) are refused.
+everywhere in the API; fields that would change the answer and can't be served (pictures) are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SCHEMA_DEPTH = 100
 """A schema becomes a grammar that is tried against the whole vocabulary at each token: an `enum` of 5000 texts took 38 s for one."""
 RANDOM_SEED = 0xFFFFFFFF
 """What llama.cpp reads as "no seed"."""
-_UNSERVED = ("lora", "image", "images", "audio", "input_audio", "suffix")
+_UNSERVED = ("image", "images", "audio", "input_audio", "suffix")
 
 
 class Asked(NamedTuple):
@@ -50,6 +51,8 @@ class Asked(NamedTuple):
     echo: bool
     top_logprobs: int | None
     """None: no log probabilities."""
+    lora: str = ""
+    """Id of the adapter to apply; empty: none."""
 
 
 def read_request(value: Any, header: Header) -> Asked:
@@ -81,8 +84,8 @@ def read_request(value: Any, header: Header) -> Asked:
                 wanted = calls if tools.force else wanted
         if not header.shows_tools:
             messages = Tools.spelled_out(messages)
-        if isinstance(given.get("chat_template_kwargs"), dict):
-            body["chat_template_kwargs"] = given["chat_template_kwargs"]
+        if more := _template_words(given):
+            body["chat_template_kwargs"] = more
         body["messages"] = messages
         body["stream_options"] = {"include_usage": True}
         if wanted is not None:
@@ -101,12 +104,25 @@ def read_request(value: Any, header: Header) -> Asked:
         tools=emulated,
         echo=not chat and _flag(given, "echo"),
         top_logprobs=top_logprobs,
+        lora=_lora(given),
     )
 
 
 def seed_of(seed: int, number: int) -> int:
     """The seed of the answer with this number."""
     return (seed + number) % RANDOM_SEED
+
+
+def _lora(given: dict[str, Any]) -> str:
+    """The id in {"finetune": id}, which is what the edge makes of the name that a caller gives. Where a caller's own word comes as far
+    as here, nobody has looked whose adapter it names."""
+    value = given.get("lora")
+    if value is None:
+        return ""
+    id = value.get("finetune") if isinstance(value, dict) else None
+    if not isinstance(id, str):
+        raise BadRequest('"lora" isn\'t served on this way: ai/run, /v1/chat/completions and /v1/completions take it')
+    return id
 
 
 def _conversation(given: dict[str, Any], raw: bool) -> tuple[list[dict[str, Any]] | None, list[str]]:
@@ -124,6 +140,17 @@ def _conversation(given: dict[str, Any], raw: bool) -> tuple[list[dict[str, Any]
     if len(prompts) > MOST_CHOICES or (len(prompts) > 1 and not raw):
         raise BadRequest(f'"prompt" may be a list of up to {MOST_CHOICES} texts with "raw", and else must be one text')
     return (None, prompts) if raw else ([{"role": "user", "content": prompts[0]}], [])
+
+
+def _template_words(given: dict[str, Any]) -> dict[str, Any]:
+    """What the chat template is told besides: templates that don't know a word pass over it."""
+    effort, words = given.get("reasoning_effort"), given.get("chat_template_kwargs")
+    found: dict[str, Any] = {}
+    if isinstance(effort, str):
+        found["enable_thinking"] = effort != "none"
+        if effort != "none":
+            found["reasoning_effort"] = effort
+    return {**found, **words} if isinstance(words, dict) else found
 
 
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:
@@ -147,9 +174,9 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
             body[theirs] = number
     # The contract allows 0, which would divide by nothing: it means what 1 means, no penalty.
     body["repeat_penalty"] = body.get("repeat_penalty") or 1.0
-    top_k = _integer(given, "top_k", least=0, most=1 << 30)
+    top_k = _integer(given, "top_k", least=-1, most=1 << 30)
     if top_k is not None:
-        body["top_k"] = top_k
+        body["top_k"] = max(top_k, 0)
     body["stop"] = _stops(given)
     bias = given.get("logit_bias")
     if bias is not None:

@@ -1,13 +1,14 @@
 """Tools: read in both styles; told to models whose chat template knows none, and calls read out of what they write.
 
-A call that may or may not be made (tool_choice auto) is recognised by its first character: the model is told to write a call as
+Calls that may or may not be made (tool_choice auto) are recognised by how the text begins: the model is told to write a call as
 one JSON object and nothing else, so text that begins otherwise goes on to the caller as it comes. A call that must be made
-(required, or one function) is held to the tools' schemas by a grammar.
+(required, or one function) is held to the tools' schemas by a grammar; where max_tokens cuts it off, what there is of it is told.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from typing import Any, NamedTuple
 
@@ -20,6 +21,13 @@ _RULE = (
     'To call one, answer with nothing but a JSON object {"name": "<function>", "arguments": {...}}. If none of them helps, answer in words.'
 )
 _FORCE = 'Answer with nothing but a JSON object {"name": "<function>", "arguments": {...}} that calls a function.'
+
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+"""What many models were trained to write around a call, whatever they are told."""
+_CUT = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:\s*(.*)', re.DOTALL)
+"""A call that a grammar held, as far as max_tokens let it come."""
+_DECODER = json.JSONDecoder()
 
 
 class Tools(NamedTuple):
@@ -84,10 +92,10 @@ class Tools(NamedTuple):
 
 
 class CallReader:
-    """Finds a call in what a model writes. `feed` gives the text that may be passed on, `end` what was kept back."""
+    """Finds calls in what a model writes. `feed` gives the text that may be passed on, `end` what was kept back."""
 
     def __init__(self, tools: Tools) -> None:
-        self._names = tools.names
+        self._tools = tools
         self._kept = ""
         self._decided = False
 
@@ -95,26 +103,46 @@ class CallReader:
         if self._decided:
             return text
         self._kept += text
-        start = self._kept.lstrip()
-        if not start or start[0] == "{":
+        start = self._kept.lstrip()[: len(_OPEN)]
+        if not start or start[0] in "{[" or _OPEN.startswith(start):
             return ""
         self._decided = True
         kept, self._kept = self._kept, ""
         return kept
 
-    def end(self) -> tuple[dict[str, Any] | None, str]:
-        """(the call as OpenAI writes it, text that was none)"""
+    def end(self) -> tuple[list[dict[str, Any]], str, bool]:
+        """(the calls as OpenAI writes them, text that was none, whether the last call is whole)"""
         kept, self._kept = self._kept, ""
-        try:
-            value = json.loads(kept)
-        except ValueError:
-            return None, kept
-        name = value.get("name") if isinstance(value, dict) else None
-        arguments = value.get("arguments", {}) if isinstance(value, dict) else None
-        if name not in self._names or not isinstance(arguments, dict):
-            return None, kept
-        text = json.dumps(arguments, ensure_ascii=False)
-        return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": {"name": name, "arguments": text}}, ""
+        found = self._calls(kept)
+        if found:
+            return [_written(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in found], "", True
+        if self._tools.force and (cut := _CUT.match(kept)) and cut[1] in self._tools.names:
+            return [_written(cut[1], cut[2])], "", False
+        return [], kept, True
+
+    def _calls(self, text: str) -> list[tuple[str, dict[str, Any]]]:
+        """Objects one after the other, a list of them, either between <tool_call> and its end; empty where anything else is there."""
+        values: list[Any] = []
+        rest = text.replace(_OPEN, " ").replace(_CLOSE, " ").strip()
+        while rest:
+            try:
+                value, end = _DECODER.raw_decode(rest)
+            except (ValueError, RecursionError):
+                return []
+            values += value if isinstance(value, list) else [value]
+            rest = rest[end:].lstrip(" \t\r\n,;")
+        calls = []
+        for value in values:
+            name = value.get("name") if isinstance(value, dict) else None
+            arguments = value.get("arguments", {}) if isinstance(value, dict) else None
+            if name not in self._tools.names or not isinstance(arguments, dict):
+                return []
+            calls.append((str(name), arguments))
+        return calls[:1] if self._tools.parallel is False else calls
+
+
+def _written(name: str, arguments: str) -> dict[str, Any]:
+    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def read_tools(given: dict[str, Any]) -> Tools | None:

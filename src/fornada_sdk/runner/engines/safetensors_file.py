@@ -42,11 +42,9 @@ def read_safetensors(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:
         # A private mapping: a write changes a copy of the page, never the artifact.
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    header, begin = _header(data)
+    header, begin = read_entries(data)
     tensors = {}
     for name, entry in header.items():
-        if name == "__metadata__":
-            continue
         dtype, shape, (first, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
         if dtype not in DTYPES:
             raise ValueError(f"tensor {name} is of type {dtype}, which isn't known here")
@@ -59,17 +57,18 @@ def read_safetensors(path: str) -> dict[str, Any]:
     return tensors
 
 
-def _header(data: mmap.mmap) -> tuple[dict[str, Any], int]:
+def read_entries(data: mmap.mmap) -> tuple[dict[str, Any], int]:
+    """({name: {dtype, shape, data_offsets}} as the file says it, where the tensors' bytes begin). Raises ValueError for a broken header."""
     try:
         (size,) = _SIZE.unpack_from(data)
         if size > min(HEADER_LONGEST, len(data) - _SIZE.size):
             raise ValueError("its size is beyond the file")
         header = json.loads(data[_SIZE.size : _SIZE.size + size])
+        header.pop("__metadata__", None)
         for name, entry in header.items():
-            if name != "__metadata__":
-                first, last = entry["data_offsets"]
-                if not all(type(number) is int for number in [first, last, *entry["shape"]]) or type(entry["dtype"]) is not str:
-                    raise ValueError(f"the entry of {name} is broken")
+            first, last = entry["data_offsets"]
+            if not all(type(number) is int for number in [first, last, *entry["shape"]]) or type(entry["dtype"]) is not str:
+                raise ValueError(f"the entry of {name} is broken")
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
         raise ValueError(f"no safetensors file: {type(error).__name__}: {error}") from None
     return header, _SIZE.size + size

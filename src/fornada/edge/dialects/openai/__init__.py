@@ -13,6 +13,7 @@ from fornada.edge.dialects.openai.speech import SpeechDoor
 from fornada.edge.dialects.openai.text import ChatDoor, CompletionsDoor
 from fornada.edge.dialects.openai.transcriptions import TranscriptionsDoor, TranslationsDoor
 
-DOORS = (ChatDoor, EmbeddingsDoor, CompletionsDoor, TranscriptionsDoor, TranslationsDoor, SpeechDoor, ImagesDoor)
+TEXT_DOORS = (ChatDoor, CompletionsDoor)
+DOORS = (EmbeddingsDoor, TranscriptionsDoor, TranslationsDoor, SpeechDoor, ImagesDoor)
 
-__all__ = ["DOORS", "ChatDoor", "CompletionsDoor", "EmbeddingsDoor", "ResponsesDoor", "TranscriptionsDoor", "routes"]
+__all__ = ["DOORS", "TEXT_DOORS", "ChatDoor", "CompletionsDoor", "EmbeddingsDoor", "ResponsesDoor", "TranscriptionsDoor", "routes"]

@@ -1,22 +1,43 @@
 """`POST /v1/chat/completions` and `POST /v1/completions`: models that generate text, in OpenAI's words."""
 
 from fornada.core.names import AccountId
+from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
 from fornada.core.requests import AnswerHead, Sink
 from fornada.edge.calls import Exchange
-from fornada.edge.dialects.openai.text_request import read_chat, read_text
+from fornada.edge.dialects.openai.text_request import TextRequest, read_chat, read_text
+from fornada.edge.finetuned import Tuner
 from fornada.edge.json_bodies import fields_of
+from fornada.edge.limits import Limits
 from fornada.edge.text_generation import ChatStream, Identity, TextStream, chat_completion, identity, text_completion
 from fornada.edge.text_other import NoObject
-from fornada.edge.text_sink import TextSink
+from fornada.edge.text_sink import Form, TextSink
 from fornada.edge.v1_door import V1Door, model_of
+from fornada.edge.validation import Contracts
 
 
-class ChatDoor(V1Door):
+class TextDoor(V1Door):
+    """Base of the two."""
+
+    task = "text-generation"
+    makes = "no text"
+
+    def __init__(
+        self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, limits: Limits, tuner: Tuner
+    ) -> None:
+        super().__init__(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
+        self._tuner = tuner
+
+    def run(self, exchange: Exchange, form: Form, asked: TextRequest, resolved: Resolved, account: AccountId) -> None:
+        """Hands the request over. Raises what the Tuner raises."""
+        body = self._tuner.tuned(asked.body, resolved, account) if asked.tuned else asked.body
+        sink = TextSink(exchange, form, stream=asked.stream)
+        self._invoker.run(exchange, sink, resolved, account, (body,), stream=asked.stream, reject_if_busy=asked.reject_if_busy)
+
+
+class ChatDoor(TextDoor):
     """The hot route of conversations."""
 
     route = "chat/completions"
-    task = "text-generation"
-    makes = "no text"
 
     def ask(self, exchange: Exchange, account: AccountId) -> None:
         fields = fields_of(exchange.body())
@@ -24,16 +45,13 @@ class ChatDoor(V1Door):
         resolved, contract = self.model(exchange, name, account)
         asked = read_chat(fields, contract)
         form = ChatForm(identity("chatcmpl", exchange.trace_id, self._clock.wall(), name), asked.include_usage)
-        sink = TextSink(exchange, form, stream=asked.stream)
-        self._invoker.run(exchange, sink, resolved, account, (asked.body,), stream=asked.stream, reject_if_busy=asked.reject_if_busy)
+        self.run(exchange, form, asked, resolved, account)
 
 
-class CompletionsDoor(V1Door):
+class CompletionsDoor(TextDoor):
     """The hot route of texts."""
 
     route = "completions"
-    task = "text-generation"
-    makes = "no text"
 
     def ask(self, exchange: Exchange, account: AccountId) -> None:
         fields = fields_of(exchange.body())
@@ -41,8 +59,7 @@ class CompletionsDoor(V1Door):
         resolved, contract = self.model(exchange, name, account)
         asked = read_text(fields, contract, resolved.spec.engine)
         form = TextForm(identity("cmpl", exchange.trace_id, self._clock.wall(), name), asked.include_usage)
-        sink = TextSink(exchange, form, stream=asked.stream)
-        self._invoker.run(exchange, sink, resolved, account, (asked.body,), stream=asked.stream, reject_if_busy=asked.reject_if_busy)
+        self.run(exchange, form, asked, resolved, account)
 
 
 class ChatForm:

@@ -35,6 +35,8 @@ class TextRequest(NamedTuple):
     include_usage: bool
     """The stream ends with an event of token counts."""
     reject_if_busy: bool
+    tuned: bool = False
+    """It names a fine-tune (`lora`)."""
 
 
 def read_chat(fields: Fields, contract: Contract) -> TextRequest:
@@ -47,7 +49,7 @@ def read_chat(fields: Fields, contract: Contract) -> TextRequest:
     _rules(contract, _CHAT).check(values)
     if contract.drop_nulls and made_plain(values["messages"]):
         fields["messages"] = msgspec.Raw(msgspec.json.encode(values["messages"]))
-    return _request(fields, values, options)
+    return _request(fields, values, options, contract)
 
 
 def read_text(fields: Fields, contract: Contract, engine: str) -> TextRequest:
@@ -64,7 +66,7 @@ def read_text(fields: Fields, contract: Contract, engine: str) -> TextRequest:
     if len(prompts) == 1:
         fields["prompt"] = msgspec.Raw(msgspec.json.encode(prompts[0]))
     fields["raw"] = _TRUE
-    return _request(fields, values, options)
+    return _request(fields, values, options, contract)
 
 
 def _rules(contract: Contract, door: Shared) -> Contract | Shared:
@@ -83,7 +85,7 @@ def _prepared(fields: Fields) -> bool:
     return options.reject_if_busy
 
 
-def _request(fields: Fields, values: dict[str, Any], reject_if_busy: bool) -> TextRequest:
+def _request(fields: Fields, values: dict[str, Any], reject_if_busy: bool, contract: Contract) -> TextRequest:
     wanted = values.get("stream_options")
     if wanted is not None and not isinstance(wanted, dict):
         raise BadRequest("'stream_options' must be an object")
@@ -92,6 +94,7 @@ def _request(fields: Fields, values: dict[str, Any], reject_if_busy: bool) -> Te
         "stream" in fields and is_true(fields["stream"]),
         isinstance(wanted, dict) and wanted.get("include_usage") is True,
         reject_if_busy,
+        contract.drop_nulls and "lora" in fields,
     )
 
 

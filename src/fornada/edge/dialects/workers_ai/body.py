@@ -48,6 +48,13 @@ class Input(NamedTuple):
     """Generated text must be JSON, and is answered as a value."""
     prompted: bool = False
     """Text was asked to go on from a prompt and not in a conversation."""
+    tuned: bool = False
+    """The JSON names a fine-tune (`lora`)."""
+
+    def with_json(self, text: bytes) -> "Input":
+        """The same with another JSON."""
+        parts = (("", len(text)), *self.parts[1:]) if self.parts else ()
+        return self._replace(body=(text, *self.body[1:]), parts=parts)
 
 
 def read_body(pieces: Sequence[bytes], content_type: str, media_type: str, query: Mapping[str, str], contract: Contract) -> Input:
@@ -140,7 +147,10 @@ def _generating(found: Input, fields: Fields, contract: Contract) -> Input:
         return found
     formats: dict[str, Any] = {name: value_of(fields[name]) for name in ("response_format", "guided_json") if name in fields}
     prompted = "prompt" in fields and "messages" not in fields
-    return found._replace(json_mode=json_mode(formats), prompted=prompted) if formats or prompted else found
+    tuned = contract.drop_nulls and "lora" in fields and bytes(fields["lora"]) != b"null"
+    if not (formats or prompted or tuned):
+        return found
+    return found._replace(json_mode=json_mode(formats), prompted=prompted, tuned=tuned)
 
 
 def _take_bytes(fields: Fields, files: dict[str, bytes], contract: Contract, body: bytes | None) -> bytes | None:
@@ -210,7 +220,9 @@ def _with_query(values: dict[str, Any], files: dict[str, bytes], query: Mapping[
     typed = {name: _typed(value, contract.properties.get(name)) for name, value in found.items() if name not in files}
     streams = typed.get("stream") in (True, "true")
     contract.check({**typed, **dict.fromkeys(files, "")})
-    return _pieces(encode(typed), files, streams, NO_OPTIONS)
+    text = encode(typed)
+    given = _pieces(text, files, streams, NO_OPTIONS)
+    return _generating(given, fields_of(text), contract) if contract.generates else given
 
 
 def _typed(text: str, schema: Any) -> Any:

@@ -14,6 +14,7 @@ from fornada.edge.dialects.workers_ai.answer import RunSink
 from fornada.edge.dialects.workers_ai.body import Input, joined, read_body, read_json
 from fornada.edge.dialects.workers_ai.queue import LONGEST_POLL, POLL, QUEUE_BYTES, Queue
 from fornada.edge.dialects.workers_ai.text import text_sink
+from fornada.edge.finetuned import Tuner
 from fornada.edge.invoke import Invoker, quoted
 from fornada.edge.json_bodies import fields_of, is_true, value_of
 from fornada.edge.limits import Limits
@@ -30,13 +31,22 @@ class RunDoor:
     """The hot route of ai/run."""
 
     def __init__(
-        self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, limits: Limits, jobs: JobsPort
+        self,
+        *,
+        inference: InferencePort,
+        catalog: CatalogPort,
+        contracts: Contracts,
+        clock: Clock,
+        limits: Limits,
+        jobs: JobsPort,
+        tuner: Tuner,
     ) -> None:
         self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
         self._contracts = contracts
         self._resolve = catalog.resolve
         self._clock = clock
         self._queue = Queue(jobs)
+        self._tuner = tuner
 
     def match(self, path: bytes, query: bytes) -> Target | None:
         found = _PATH.match(path)
@@ -111,13 +121,15 @@ class RunDoor:
             except QueueWanted:
                 self._queue.takes(exchange, joined(pieces), resolved, account, target.name, queued=True)
                 return
+            self._run(exchange, resolved, contract, account, given, target.name)
         except FornadaError as error:
             exchange.fail(error)
-            return
-        self._run(exchange, resolved, contract, account, given, target.name)
 
     def _run(self, exchange: Exchange, resolved: Resolved, contract: Contract, account: AccountId, given: Input, named: str) -> None:
+        """Hands the request over. Raises what the Tuner raises."""
         sink: Sink
+        if given.tuned:
+            given = given.with_json(self._tuner.tuned(given.body[0], resolved, account))
         if contract.generates:
             kind = "cmpl" if given.prompted and contract.openai_family else "chatcmpl"
             sink = text_sink(exchange, contract, identity_of(kind, exchange.trace_id, self._clock.wall(), named), given)
