@@ -371,10 +371,9 @@ class ProgressSink(Protocol):
 
 
 class Provisioned(msgspec.Struct, frozen=True):
-    """What an instance of a version is started from."""
+    """What an instance of a version is started from: paths, `python` being the environment's interpreter."""
 
     python: str
-    """Absolute path of the environment's interpreter."""
     environment: str
     folder: str
     artifacts: dict[str, str]

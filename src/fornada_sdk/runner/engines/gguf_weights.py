@@ -137,7 +137,7 @@ class Weights:
     def _reload(self, adapters: Sequence[Adapter], *, wanted: Adapter | None = None) -> None:
         """Those that were deleted, or broke since, are left out, but for the one that is wanted. Raises AdapterError, LoadError, OSError."""
         made: list[str] = []
-        usable: list[Adapter] = []
+        usable: dict[str, Adapter] = {}
         try:
             for adapter in adapters:
                 target = os.path.join(self._scratch, f"adapter-{adapter.id}.gguf")
@@ -148,11 +148,12 @@ class Weights:
                     if adapter is wanted:
                         raise
                     continue
-                usable.append(adapter)
+                usable[target] = adapter
             self._library = None
-            self._library = self._load([path for path, adapter in zip(made, adapters, strict=True) if adapter in usable])
-            self._loaded = usable
-            self._asked = [each for each in self._asked if each in usable] + [each for each in usable if each not in self._asked]
+            self._library = self._load(list(usable))
+            self._loaded = list(usable.values())
+            self._asked = [each for each in self._asked if each in self._loaded]
+            self._asked += [each for each in self._loaded if each not in self._asked]
         finally:
             for path in made:
                 with suppress(OSError):
