@@ -64,7 +64,7 @@ class Model(fornada_sdk.Model):
         except fornada_sdk.BadRequest:
             raise
         except MemoryError:
-            raise
+            raise fornada_sdk.BadRequest("The file needs more memory than a conversion may have") from None
         except Exception as error:  # noqa: BLE001 - a dozen libraries raise what they like at a broken file
             context.log.warning("conversion failed", kind=kind, error=type(error).__name__)
             raise fornada_sdk.BadRequest(f"The file can't be read as {kind}") from None
