@@ -73,7 +73,7 @@ class Finetunes:
     def public(self) -> list[Finetune]:
         return self._store.public_finetunes()
 
-    async def upload(self, id: FinetuneId, account: AccountId, *, file: str, data: bytes) -> Finetune:
+    async def upload(self, id: FinetuneId, account: AccountId, *, file: str, data: bytes | memoryview) -> Finetune:
         found = self._own(id, account)
         if len(data) > self.most_bytes:
             raise TooLarge(f"'{file[:64]}' is larger than {self._settings.max_file}, the most that [finetunes] max_file allows")

@@ -77,7 +77,7 @@ class FinetuneStore(Protocol):
 class AdapterFiles(Protocol):
     """The adapters' files, each there whole or not at all."""
 
-    async def keep(self, finetune: Finetune, file: str, data: bytes) -> None:
+    async def keep(self, finetune: Finetune, file: str, data: bytes | memoryview) -> None:
         """On disk when it returns, in the place of one that was there. Raises DiskFull."""
 
     def complete(self, finetune: Finetune) -> bool:
@@ -107,7 +107,7 @@ class FinetunesPort(Protocol):
 
     def public(self) -> list[Finetune]: ...
 
-    async def upload(self, id: FinetuneId, account: AccountId, *, file: str, data: bytes) -> Finetune:
+    async def upload(self, id: FinetuneId, account: AccountId, *, file: str, data: bytes | memoryview) -> Finetune:
         """Checks and keeps one of the FILES. Raises UnknownFinetune, BadRequest, TooLarge, DiskFull."""
 
     async def remove(self, id: FinetuneId, account: AccountId) -> None:
@@ -118,7 +118,7 @@ class FinetunesPort(Protocol):
         All its files are there. Raises UnknownFinetune, FinetuneIncomplete."""
 
 
-def check_file(file: str, data: bytes, *, most_rank: int) -> None:
+def check_file(file: str, data: bytes | memoryview, *, most_rank: int) -> None:
     """Whether an uploaded file can be a part of an adapter. Nothing of the weights is read but their description. Raises BadRequest."""
     if file == CONFIG:
         _check_config(data, most_rank)
@@ -128,7 +128,7 @@ def check_file(file: str, data: bytes, *, most_rank: int) -> None:
         raise BadRequest(f"'/file_name' must be {CONFIG} or {WEIGHTS}")
 
 
-def _check_config(data: bytes, most_rank: int) -> None:
+def _check_config(data: bytes | memoryview, most_rank: int) -> None:
     if len(data) > _LONGEST_CONFIG:
         raise BadRequest(f"{CONFIG} is longer than {_LONGEST_CONFIG} bytes")
     try:
@@ -152,7 +152,7 @@ class _Tensor(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def _check_weights(data: bytes, most_rank: int) -> None:
+def _check_weights(data: bytes | memoryview, most_rank: int) -> None:
     """https://github.com/huggingface/safetensors, "Format": a length, a JSON object of that length, and the tensors without a gap."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > _LONGEST_HEADER or length > len(data) - 8:

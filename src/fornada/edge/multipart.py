@@ -46,6 +46,20 @@ def read_multipart(body: bytes, content_type: str, *, lists: Collection[str] = (
 
 def read_parts(body: bytes, content_type: str) -> list[tuple[str, Field]]:
     """All fields with their names, in order. Raises BadRequest."""
+    return [(name, field._replace(data=b"".join(pieces))) for name, pieces, field in _read(body, content_type)]
+
+
+def read_views(body: bytes, content_type: str) -> dict[str, memoryview]:
+    """Fields by name, as views of the body: a large file isn't copied. Raises BadRequest."""
+    views: dict[str, memoryview] = {}
+    for name, pieces, _ in _read(body, content_type):
+        if name in views:
+            raise BadRequest(f"the field '{name[:100]}' comes twice")
+        views[name] = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+    return views
+
+
+def _read(body: bytes, content_type: str) -> "list[tuple[str, list[memoryview], Field]]":
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:
@@ -66,13 +80,14 @@ class _Reader:
     """Collects what the parser finds."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[str, Field]] = []
+        self.found: list[tuple[str, list[memoryview], Field]] = []
+        """Name, content in pieces, and the field without its content."""
         self.complete = False
         self._parts = 0
         self._name = b""
         self._value = b""
         self._headers: dict[bytes, bytes] = {}
-        self._data: list[bytes] = []
+        self._data: list[memoryview] = []
 
     def callbacks(self) -> "MultipartCallbacks":
         return {
@@ -102,7 +117,7 @@ class _Reader:
         self._name = self._value = b""
 
     def _part(self, data: bytes, start: int, end: int) -> None:
-        self._data.append(data[start:end])
+        self._data.append(memoryview(data)[start:end])
 
     def _end(self) -> None:
         _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
@@ -115,7 +130,7 @@ class _Reader:
         filename = options.get(b"filename", b"").decode(errors="replace")
         kind = self._headers.get(b"content-type", b"").decode("latin-1").strip()
         is_file = b"filename" in options or b"filename*" in options
-        self.found.append((name, Field(b"".join(self._data), is_file, filename, kind)))
+        self.found.append((name, self._data, Field(b"", is_file, filename, kind)))
 
     def _finish(self) -> None:
         self.complete = True

@@ -123,11 +123,11 @@ async def test_an_account_has_so_many_and_a_file_is_so_long(make: Make):
 
 
 async def test_a_file_counts_in_the_disk_budget(make: Make, tmp_path: Path):
-    finetunes = make(budget=64 * 1024)
+    finetunes = make(budget=1 << 20)
     made = create(finetunes)
     await finetunes.upload(made.id, LOCAL_ACCOUNT, file=CONFIG, data=config())
     with pytest.raises(DiskFull, match="a fine-tune needs"):
-        await finetunes.upload(made.id, LOCAL_ACCOUNT, file=WEIGHTS, data=weights(width=1024))
+        await finetunes.upload(made.id, LOCAL_ACCOUNT, file=WEIGHTS, data=weights(width=1 << 15))
     assert not list((tmp_path / "finetunes").rglob("*.safetensors"))
 
 

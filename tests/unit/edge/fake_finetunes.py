@@ -41,8 +41,8 @@ class FakeAdapters:
     def __init__(self) -> None:
         self.files: dict[tuple[FinetuneId, str], bytes] = {}
 
-    async def keep(self, finetune: Finetune, file: str, data: bytes) -> None:
-        self.files[finetune.id, file] = data
+    async def keep(self, finetune: Finetune, file: str, data: bytes | memoryview) -> None:
+        self.files[finetune.id, file] = bytes(data)
 
     def complete(self, finetune: Finetune) -> bool:
         return all((finetune.id, file) in self.files for file in FILES)

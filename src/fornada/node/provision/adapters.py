@@ -34,7 +34,7 @@ class Adapters:
         self._folder = data_dir / FOLDER
         self._disk = disk
 
-    async def keep(self, finetune: Finetune, file: str, data: bytes) -> None:
+    async def keep(self, finetune: Finetune, file: str, data: bytes | memoryview) -> None:
         await self._disk.room_for(len(data), what="a fine-tune")
         with disk_errors(self._folder):
             await uninterrupted(self._write, self._place(finetune), file, data)
@@ -54,7 +54,7 @@ class Adapters:
     def _place(self, finetune: Finetune) -> Path:
         return self._folder / base_folder(finetune.model) / finetune.id
 
-    def _write(self, place: Path, file: str, data: bytes) -> None:
+    def _write(self, place: Path, file: str, data: bytes | memoryview) -> None:
         for folder in (self._folder, place.parent, place):
             _make(folder)
         write_file(place / file, data, mode=FILE_MODE)

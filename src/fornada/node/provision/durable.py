@@ -50,7 +50,7 @@ def temporary_name(key: str) -> str:
     return f"{TEMPORARY}{key}-{secrets.token_hex(4)}"
 
 
-def write_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_file(path: Path, data: bytes | memoryview, *, mode: int = 0o600) -> None:
     """Replaces the file at once, durably."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
     try:

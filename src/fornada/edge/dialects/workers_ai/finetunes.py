@@ -9,6 +9,7 @@ Two things look odd and are what the clients' own types ask for (docs/decisions/
 `success: false` at 200, and cloudflare-python's list is one object.
 """
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +31,7 @@ from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Parameter, Reply, Route, json_reply
 from fornada.edge.dialects.workers_ai.descriptions import envelope
 from fornada.edge.json_bodies import fields_of, value_of
-from fornada.edge.multipart import read_multipart
+from fornada.edge.multipart import read_views
 from fornada.edge.problems import Style, problem
 
 FORM_BYTES = 64 * 1024
@@ -182,15 +183,17 @@ class _Shelf:
         account = account_of(call.account)
         if call.facts.media_type != "multipart/form-data":
             raise BadRequest("send the file as multipart/form-data, with the fields 'file_name' and 'file'")
-        fields = read_multipart(call.body, call.facts.content_type)
-        named, file = fields.get("file_name"), fields.get("file")
-        name = named.text() if named is not None else None
-        if name is None:
-            raise BadRequest("'file_name' is missing, or no text")
+        # In a thread: a file of some hundred megabytes is looked through for the form's end.
+        fields = await asyncio.to_thread(read_views, call.body, call.facts.content_type)
+        file = fields.get("file")
+        try:
+            name = bytes(fields["file_name"]).decode()
+        except (KeyError, UnicodeDecodeError):
+            raise BadRequest("'file_name' is missing, or no text") from None
         if file is None:
             raise BadRequest("'file' is missing")
         try:
-            taken = await self._finetunes.upload(FinetuneId(call.parameters["finetune"]), account, file=name, data=file.data)
+            taken = await self._finetunes.upload(FinetuneId(call.parameters["finetune"]), account, file=name, data=file)
         except (UnknownFinetune, BadRequest) as refusal:
             return Reply(body=problem(refusal, Style.ENVELOPE, call.trace_id).body)
         return json_reply(_envelope({**_shown(taken), "file_name": name}))
