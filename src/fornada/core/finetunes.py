@@ -9,11 +9,14 @@ import msgspec
 
 from fornada.core.errors import BadRequest
 from fornada.core.names import AccountId, ModelName
+from fornada.core.ports import Version
 from fornada.core.specs import ModelSpec
 
 FinetuneId = NewType("FinetuneId", str)
 
 ENGINES = ("gguf",)
+LIBRARIES = frozenset({"xllamacpp"})
+"""What such an engine needs in its environment, and nothing else."""
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (CONFIG, WEIGHTS)
 LONGEST_NAME, LONGEST_DESCRIPTION = 128, 2048
@@ -50,8 +53,16 @@ def base_folder(model: str) -> str:
 
 
 def applies_adapters(spec: ModelSpec) -> bool:
-    """Whether the model's engine can apply adapters: those whose inputs the task's own schema checks, so that `lora` is what it says."""
-    return spec.engine in ENGINES and spec.task == "text-generation" and not spec.schema.input
+    """Whether the model applies adapters: an engine does that can, alone, and the task's own schema checks its inputs, so that `lora` is what
+    it says."""
+    return spec.engine in ENGINES and spec.task == "text-generation" and not spec.schema.input and not spec.python.entry
+
+
+def shows_adapters(version: Version) -> bool:
+    """Whether its process may see all adapters of the model, whosever they are: where nothing runs but the engine and its library. What
+    another account brought along could read them."""
+    packages = {line.partition("==")[0].strip() for line in version.lock.splitlines() if line[:1].isalnum()}
+    return applies_adapters(version.spec) and (version.builtin or packages <= LIBRARIES)
 
 
 class FinetuneStore(Protocol):

@@ -8,7 +8,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from fornada.core.errors import LoadFailed
-from fornada.core.finetunes import applies_adapters
+from fornada.core.finetunes import shows_adapters
 from fornada.core.names import AccountId, VersionDigest
 from fornada.core.policy.outbound import outbound
 from fornada.core.ports import BundleFile, EventLog, Locks, ProgressSink, Provisioned, Pruned, Version
@@ -164,8 +164,7 @@ class Provisioner:
         if self._sdk is None or not self._sdk.is_dir():
             self._sdk = ensure_sdk(self._data_dir / "sdk", package_folder())
         python = str(Path(environment) / "bin" / "python")
-        tuned = applies_adapters(version.spec)
-        adapters = str(adapters_folder(self._data_dir, version.model)) if tuned else ""
+        adapters = str(adapters_folder(self._data_dir, version.model)) if shows_adapters(version) else ""
         return Provisioned(python, environment, version.folder, dict(artifacts), str(self._sdk), adapters)
 
     async def prune(self) -> Pruned:
