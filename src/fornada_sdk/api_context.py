@@ -125,6 +125,8 @@ class Instance:
         self.pid = pid or outer_pid()
         self.outputs: Sequence[Any] = ()
         """The tensors that the model answers (runner.engines.Tensor); set once it is loaded."""
+        self.wait: Callable[[Any, Callable[[], bool]], None] | None = None
+        """How the runner lets sync code wait for what comes later."""
         self._scratch = scratch
 
     def scratch(self) -> Path:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json as jsonlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fornada_sdk.api import BadRequest
+from fornada_sdk.api_messages import Message, Messages
 
 if TYPE_CHECKING:
     from fornada_sdk.api_tensors import Tensors
@@ -153,7 +154,7 @@ class Request:
     """One request. Made by hand for tests: `Request(json={"text": "hello"})`, `Request(bytes=picture, type="image/png")`,
     `Request(tensors={"x": Tensor([1.0], "FP32")})`."""
 
-    __slots__ = ("_body", "_given_tensors", "_head")
+    __slots__ = ("_body", "_given_tensors", "_head", "_messages")
 
     def __init__(
         self,
@@ -166,6 +167,7 @@ class Request:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
         stream: bool = False,
+        messages: Iterable[Message] = (),
     ) -> None:
         if sum([json is not _UNSET, bytes is not None, text is not None, tensors is not None]) > 1:
             raise ValueError("give one of json, bytes, text and tensors")
@@ -180,6 +182,7 @@ class Request:
         self._body: Body | None = body
         self._given_tensors = tensors
         self._head: Head | None = Head(headers or {}, query or {}, stream)
+        self._messages: Messages | None = Messages(messages)
 
     @property
     def body(self) -> Body:
@@ -207,6 +210,11 @@ class Request:
         """`request.tensors["x"]` is a Tensor: what came by the Open Inference Protocol (HTTP or gRPC) or TensorFlow Serving's REST.
         Empty for any other request. A model that doesn't look here finds the same as lists in `body.json`."""
         return _tensors(self._given_tensors or {})
+
+    @property
+    def messages(self) -> Messages:
+        """What the caller says later, over a WebSocket: to be iterated, with `for` or `async for`. See docs/how-to/realtime-models.md."""
+        return self._messages or Messages()
 
     def image(self, field: str = "image", *, max_pixels: int = 0) -> Any:
         """The picture in the body as a PIL image: RGB, upright. Needs pillow among the model's dependencies.

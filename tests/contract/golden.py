@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fornada_sdk.wire.arena import PLACE
 from fornada_sdk.wire.framing import MAX_PACKET, STORED, frame, frames, pack
-from fornada_sdk.wire.messages import CREDIT_BODY, OK_HEAD, Kind, encode, invoke_head, with_head
+from fornada_sdk.wire.messages import CREDIT_BODY, OK_HEAD, TAKEN_BODY, Kind, encode, invoke_head, with_head
 
 FOLDER = Path(__file__).parent / "golden"
 WRITES = os.environ.get("FORNADA_TEST_GOLDEN") == "write"
@@ -109,6 +109,12 @@ EXAMPLES: Sequence[Example] = (
             **READY,
             "booked": {"cuda:0": 1048576},
         },
+    ),
+    _raw("taken", "the model listens, and has taken what was said so far", [frame(Kind.TAKEN, ID, TAKEN_BODY.pack(65540))]),
+    _raw(
+        "input",
+        "what the caller of a conversation says: a text, and bytes",
+        [frame(Kind.INPUT, ID, b"\x01" + "olá".encode()), frame(Kind.INPUT, ID, b"\x02\x00\xff")],
     ),
     _json("progress", "while loading", Kind.PROGRESS, {"phase": "warming", "text": "first inference", "fraction": None}),
     _json("ready", "loaded and warmed up", Kind.READY, READY),

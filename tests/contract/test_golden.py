@@ -22,7 +22,19 @@ from tests.loops.fake_runner import split_invoke
 import msgspec  # isort: skip
 
 BY_NAME = {example.name: example for example in EXAMPLES}
-NOT_JSON = {Kind.ANSWER, Kind.STREAM, Kind.ITEM, Kind.INVOKE, Kind.CANCEL, Kind.ACK, Kind.CREDIT, Kind.PART, Kind.TRIM}
+NOT_JSON = {
+    Kind.ANSWER,
+    Kind.STREAM,
+    Kind.ITEM,
+    Kind.INVOKE,
+    Kind.CANCEL,
+    Kind.ACK,
+    Kind.CREDIT,
+    Kind.PART,
+    Kind.TRIM,
+    Kind.TAKEN,
+    Kind.INPUT,
+}
 
 
 def payloads(example: Example) -> list[tuple[int, bytes]]:

@@ -1,6 +1,7 @@
 """Models that stand in for a task: true to its schema, plainly marked, never in the catalogue."""
 
 import json
+import struct
 import tomllib
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from fornada_sdk import Context, Request, Response
 from tests.docs.pages import REPOSITORY
 from tests.docs.test_examples import CONTRACT, expected, module_of, request_of
 
-MODELS = pytest.mark.parametrize("folder", CONTRACT, ids=lambda folder: folder.name)
+OF_TASKS = [folder for folder in CONTRACT if folder.name != "flux"]
+"""But for the one that stands for no task of its own: a conversation."""
+MODELS = pytest.mark.parametrize("folder", OF_TASKS, ids=lambda folder: folder.name)
 REAL = {spec.task for _, spec in catalogue.entries()}
 
 
 def test_every_task_has_a_real_model_or_a_contract_model_and_none_has_both():
-    assert {folder.name for folder in CONTRACT} == {task.slug for task in TASKS} - REAL - {"custom"}
+    assert {folder.name for folder in OF_TASKS} == {task.slug for task in TASKS} - REAL - {"custom"}
 
 
 def test_the_first_line_of_their_page_says_what_they_are_not():
@@ -65,3 +68,19 @@ def test_whatever_its_task_allows_is_answered(folder: Path):
             jsonschema_rs.validate(dict(task.output), answer)
         else:
             assert answer.type == "image/png" and answer.body.startswith(b"\x89PNG")
+
+
+def test_the_conversation_tells_turns_by_loudness():
+    (folder,) = set(CONTRACT) - set(OF_TASKS)
+    declared = tomllib.loads((folder / "model.toml").read_text())
+    assert declared["name"] == "@contract/flux" and declared["description"].startswith("Contract model, no real one: ")
+    assert (folder / "model.py").read_text().startswith('"""Contract model: ')
+    loud, quiet = (struct.pack("<h", level) * 1600 for level in (9000, 3))
+    messages: list[str | bytes] = [quiet, loud, loud, "words are for a real one", *[quiet] * 6, '{"type": "CloseStream"}', loud]
+    request = Request(json={"sample_rate": "16000"}, messages=messages)
+    events = list(module_of(folder).handle_request(request, Context.inactive()))
+    assert [each["event"] for each in events] == ["Update", "StartOfTurn", "Update", *["Update"] * 4, "EndOfTurn", "Update"]
+    assert [each["sequence_id"] for each in events] == list(range(9))
+    ended = events[-2]
+    assert (ended["turn_index"], ended["audio_window_start"], ended["end_of_turn_confidence"]) == (0, 0.1, 1.0)
+    assert "not understood" in ended["transcript"] and events[-1]["turn_index"] == 1

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import GeneratorType, ModuleType
 from typing import Any
 
 import pytest
@@ -103,6 +103,8 @@ async def alone(folder: Path) -> Any:
     context = Context.inactive(settings={**settings_of(folder), "pause_s": 0})
     if hasattr(module, "handle_request"):
         answer = module.handle_request(request(folder), context)
+        if isinstance(answer, GeneratorType):
+            return {"items": list(answer)}
         return answer.body if isinstance(answer, Response) else answer
     model: Model = module.Model()
     model.load(context)

@@ -233,6 +233,15 @@ class Connection:
             body = self._to_the_end()
         return Response(head.status, head.headers, body, self.sent_at, first_at, time.monotonic())
 
+    def read_exactly(self, count: int) -> bytes:
+        """So many bytes, whatever they are. Raises Closed."""
+        return self._exactly(count)
+
+    def unread(self) -> bytes:
+        """What came behind the last message that was read."""
+        rest, self._buffer = self._buffer, b""
+        return rest
+
     def read_chunks(self) -> Iterator[tuple[float, bytes]]:
         """(arrival, data) of each chunk; ends at the final one. Raises Closed if the connection ends before it."""
         while True:

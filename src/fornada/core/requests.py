@@ -69,6 +69,8 @@ class InvokeHead(msgspec.Struct, frozen=True, omit_defaults=True):
     stream: bool = False
     tensors: TensorsHead | None = None
     """The body holds these, one behind the other."""
+    messages: bool = False
+    """Its caller goes on speaking: a conversation over a WebSocket."""
 
 
 class AnswerHead(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -109,6 +111,13 @@ class Sink(Protocol):
         """The stream is complete, or it broke after its beginning. `head`: the runner's last word, usage and run_s of the whole among it."""
 
 
+class Listener(Sink, Protocol):
+    """The sink of a conversation, whose caller goes on speaking."""
+
+    def listens(self, taken: int) -> None:
+        """Model code listens, and has taken so many bytes of what was said since it said so last: the first time none."""
+
+
 class Ticket(Protocol):
     """The caller's hold on a submitted request."""
 
@@ -117,3 +126,10 @@ class Ticket(Protocol):
 
     def taken(self, count: int) -> None:
         """`count` bytes of the stream have left towards the caller: lets the runner send as many more."""
+
+
+class Speaker(Ticket, Protocol):
+    """The caller's hold on a conversation."""
+
+    def say(self, kind: int, data: bytes) -> None:
+        """One message, TEXT or BYTES of the wire. Only once the model listens, within the wire's window."""

@@ -13,7 +13,7 @@ import msgspec
 from fornada.core.errors import FornadaError
 from fornada.core.keys import Role
 from fornada.core.names import AccountId, Reference
-from fornada.core.requests import Ticket
+from fornada.core.requests import Speaker, Ticket
 from fornada.edge.headers import Facts
 from fornada.edge.observer import Meter
 from fornada.edge.problems import Header, Style
@@ -71,6 +71,56 @@ class Exchange(Protocol):
     def break_off(self, data: bytes, error: FornadaError) -> None:
         """The streamed answer failed: `data` is its last piece, and the connection closes so that nobody takes it for whole.
         Work that goes on is cancelled."""
+
+
+class Asked(Protocol):
+    """What is known of every request."""
+
+    @property
+    def facts(self) -> Facts: ...
+
+    @property
+    def target(self) -> "Target": ...
+
+    @property
+    def request_id(self) -> str: ...
+
+    @property
+    def trace_id(self) -> str: ...
+
+
+class Talk(Asked, Protocol):
+    """A request whose caller wishes for a WebSocket: either `fail`, or `say` as often as it takes and `end`."""
+
+    meter: Meter | None
+
+    def keep(self, ticket: Speaker) -> None:
+        """Keeps what `submit` returned."""
+
+    def open(self) -> None:
+        """There is somebody to talk with: from here on a refusal has no status any more."""
+
+    def listens(self, taken: int) -> None:
+        """The model hears what the caller says, and has taken so many bytes more of it."""
+
+    def say(self, data: bytes, *, text: bool) -> None:
+        """One message."""
+
+    def end(self, run_s: float) -> None:
+        """The last one was said."""
+
+    def fail(self, error: FornadaError, *, from_model: bool = False) -> None:
+        """A refusal: in the dialect's style, or as the last message."""
+
+
+class TalkDoor(Protocol):
+    """A route that takes WebSockets."""
+
+    def match(self, path: bytes, query: bytes) -> "Target | None":
+        """As a Door's."""
+
+    def open(self, talk: Talk) -> None:
+        """Begins, or refuses. Never raises a FornadaError."""
 
 
 class Door(Protocol):

@@ -9,7 +9,7 @@ from fornada.core import errors
 from fornada.core.names import AccountId, Instant
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
 from fornada.core.requests import InferenceRequest, Sink
-from fornada.edge.calls import Exchange, Parameter, Target
+from fornada.edge.calls import Asked, Exchange, Parameter, Target
 from fornada.edge.limits import Limits
 from fornada.edge.validation import Contracts
 
@@ -63,7 +63,7 @@ class Invoker:
         resolved = self.resolve(target.reference, target.account or AccountId("local"))
         return resolved.spec.serving.max_body
 
-    def admit(self, exchange: Exchange, resolved: Resolved, account: AccountId) -> None:
+    def admit(self, exchange: Asked, resolved: Resolved, account: AccountId) -> None:
         """Whether the caller may run this model now. Raises ModelNotAllowed, RateLimited, QuotaUsedUp."""
         facts = exchange.facts
         models = facts.caller.models
@@ -112,7 +112,7 @@ class Invoker:
         exchange.hold(self.submit(request, sink))
 
 
-def invoke_head(exchange: Exchange, account: str, parts: Sequence[tuple[str, int]], type: str, stream: bool, tensors: str = "") -> bytes:
+def invoke_head(exchange: Asked, account: str, parts: Sequence[tuple[str, int]], type: str, stream: bool, tensors: str = "") -> bytes:
     """An InvokeHead as JSON. Put together from pieces: most of it is the same in every request of a connection."""
     trace_id = exchange.trace_id
     request_id = exchange.request_id

@@ -99,6 +99,10 @@ _TYPES = {
 _RETRY_LATER = (errors.Busy, errors.Unavailable, errors.DiskFull, errors.LoadFailed, errors.OutOfDeviceMemory)
 _SHORTEST_RETRY_S = 1.0
 
+SWITCHING = 101
+"""Of the answer that makes a connection a WebSocket."""
+_CALLERS_FAULT, _TRY_LATER, _OUR_FAULT = 1008, 1013, 1011
+"""Codes of a WebSocket's Close (RFC 6455, 7.4.1, and the registry beside it)."""
 MODEL_REFUSAL_CODE = 3030
 """A refusal that model code wrote itself, with a status of its own (WORKERS_AI.md: "model-level error passed through")."""
 ROUTE_BELOW_ACCOUNT_CODE = 7003
@@ -206,6 +210,13 @@ def model_refusal(status: int, message: str) -> bytes:
     """The superset body of a refusal that model code wrote itself, with a status of its own."""
     text = message or "the model refused the request"
     return msgspec.json.encode(_superset(MODEL_REFUSAL_CODE, status, text))
+
+
+def close_code(error: FornadaError) -> int:
+    """With which code a WebSocket is closed that was open when this came."""
+    if isinstance(error, _RETRY_LATER):
+        return _TRY_LATER
+    return _CALLERS_FAULT if is_refusal_of_model(status_of(type(error), Style.ENVELOPE)) else _OUR_FAULT
 
 
 def binding_refusal(status: int, message: str, trace_id: str) -> bytes:

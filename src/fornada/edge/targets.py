@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from fornada.core.errors import BadRequest
-from fornada.edge.calls import Door, Target
+from fornada.edge.calls import Door, TalkDoor, Target
 
 KEPT = 1024
 """Targets remembered; beyond it all are forgotten: a caller that invents paths must not fill the memory."""
@@ -17,7 +17,7 @@ LONGEST_KEPT = 512
 class Targets:
     """Finds the target of a URL; knows those that were asked for before."""
 
-    def __init__(self, doors: Sequence[Door]) -> None:
+    def __init__(self, doors: Sequence[Door | TalkDoor]) -> None:
         self._doors = doors
         self._known: dict[bytes, Target | None] = {}
 

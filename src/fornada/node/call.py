@@ -51,6 +51,9 @@ class Wire(Protocol):
     def credit(self, call: "Call") -> None:
         """Tells the runner of what the caller has taken of its stream."""
 
+    def say(self, call: "Call", kind: int, data: bytes) -> None:
+        """Tells the runner what the caller of a conversation says."""
+
 
 class Call:
     """A core.requests.Ticket. Its fields are changed by its queue and its wire alone."""
@@ -59,6 +62,7 @@ class Call:
         "credited",
         "deadline",
         "id",
+        "listens",
         "queue",
         "request",
         "seen",
@@ -93,6 +97,8 @@ class Call:
         self.seen = 0
         self.taken_bytes = 0
         self.credited = 0
+        self.listens = False
+        """Model code hears what its caller says: it can't be tried again."""
 
     def leave(self) -> None:
         state = self.state
@@ -108,6 +114,10 @@ class Call:
         taken = self.taken_bytes = self.taken_bytes + count
         if taken - self.credited >= CREDIT_STEP and self.state is STREAMING:
             self.wire.credit(self)
+
+    def say(self, kind: int, data: bytes) -> None:
+        if self.listens and self.state in (SENT, STREAMING):
+            self.wire.say(self, kind, data)
 
     def expire(self, now: Instant) -> None:
         """The wheel's word that the deadline has passed."""

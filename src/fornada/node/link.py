@@ -35,6 +35,7 @@ from fornada_sdk.wire.messages import (
     INVOKE_PREFIX,
     OK_HEAD,
     STREAM_WINDOW,
+    TAKEN_BODY,
     Kind,
     encode,
     invoke_head,
@@ -168,6 +169,11 @@ class Link:
         if owed >= CREDIT_STEP:
             call.credited += owed
             self._outbox.put(frame(Kind.CREDIT, call.id, CREDIT_BODY.pack(owed)))
+
+    def say(self, call: Call, kind: int, data: bytes) -> None:
+        """INPUT."""
+        for piece in frames(Kind.INPUT, _PART_KIND, call.id, bytes((kind,)), [data]):
+            self._outbox.put(piece)
 
     def stop(self, grace_s: float) -> None:
         """STOP: no new work, finish what runs, exit."""
@@ -363,6 +369,8 @@ class Link:
                 self._speech(kind, request, *split_head(payload), now)
             case Kind.END:
                 self._speech(kind, request, payload, b"", now)
+            case Kind.TAKEN:
+                self._listens(request, payload)
             case Kind.BOOK:
                 self._ears.asked(request, object_of(payload))
             case Kind.HELLO | Kind.PROGRESS | Kind.READY | Kind.FAILED | Kind.SLEPT | Kind.WOKEN:
@@ -411,7 +419,7 @@ class Link:
     def _end(self, call: Call, said: AnswerHead, body: bytes | memoryview, error: FornadaError | None, now: Instant) -> None:
         streamed = call.state is STREAMING
         self.live -= 1
-        if isinstance(error, OutOfDeviceMemory) and not streamed:
+        if isinstance(error, OutOfDeviceMemory) and not (streamed or call.listens):
             self._meter.lost(call)  # before it may be sent again
             error = self._ears.ran_out(call, error)
             if error is None:
@@ -429,6 +437,16 @@ class Link:
             self._tell(sink.answer, said, body, refuse=sink.refuse)
         else:
             sink.refuse(error)
+
+    def _listens(self, request: int, payload: bytes) -> None:
+        call = self.calls.get(request)
+        if call is None or call.state is ABANDONED:
+            return
+        hear = getattr(call.sink, "listens", None)
+        if hear is None or len(payload) != TAKEN_BODY.size:
+            raise ProtocolError(f"request {request}: it listens to somebody who doesn't speak")
+        call.listens = True
+        self._tell(hear, TAKEN_BODY.unpack(payload)[0], refuse=call.refuse)
 
     def _item(self, part: int, request: int, payload: bytes) -> None:
         call = self.calls.get(request)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from fornada_sdk.api_context import Context, Instance
 from fornada_sdk.runner.received import Received
+from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import STREAM_WINDOW, decode
 
 if TYPE_CHECKING:
     from fornada_sdk.runner.attachment import Attachment
+    from fornada_sdk.runner.inbound import Inbound
 
 
 class Call(Context):
@@ -25,6 +27,8 @@ class Call(Context):
     """Its ANSWER or END is made: nothing more may be sent."""
     streamed = False
     """STREAM was sent."""
+    inbound: Inbound | None = None
+    """What its caller says, once model code has asked for it."""
     sent = 0
     taken = 0
 
@@ -38,7 +42,35 @@ class Call(Context):
         self.home = home
 
     def request(self) -> Received:
-        return Received(self.head, self.raw)
+        return Received(self.head, self.raw, self)
+
+    def listen(self) -> Inbound:
+        """Model code wants what the caller says."""
+        inbound = self.inbound
+        if inbound is None:
+            from fornada_sdk.runner.inbound import Inbound
+
+            inbound = self.inbound = Inbound(self)
+            inbound.tell(0)  # from here on another thread may bring messages
+        return inbound
+
+    def hear(self, payload: bytes | memoryview) -> None:
+        """An INPUT. Raises ProtocolError."""
+        if self.over:
+            return  # it ended while this was on its way
+        if self.inbound is None:
+            raise ProtocolError(f"request {self.id}: a message for a model that doesn't listen")
+        self.inbound.arrived(payload)
+
+    @property
+    def waiting(self) -> Callable[[Call, Callable[[], bool]], None] | None:
+        """How sync code waits for what the wire brings; None where it mustn't, on a loop."""
+        return self._instance.wait
+
+    @property
+    def talks(self) -> bool:
+        """Its caller is to be heard, or waits for more than one answer."""
+        return self.streamed or self.inbound is not None
 
     @property
     def request_id(self) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fornada_sdk.api_messages import Messages
 from fornada_sdk.api_request import JSON_TYPE, Body, Head, Request, body_of
 from fornada_sdk.wire.messages import decode
 
 if TYPE_CHECKING:
     from fornada_sdk.api_tensors import Tensors
+    from fornada_sdk.runner.call import Call
 
 TENSORS_TYPE = "application/vnd.fornada.tensors"
 TENSORS = b'"tensors":{'
@@ -18,13 +20,16 @@ TENSORS = b'"tensors":{'
 class Received(Request):
     """An INVOKE's head and body as a Request."""
 
-    __slots__ = ("_given", "_raw", "_tensors")
+    __slots__ = ("_call", "_given", "_raw", "_tensors")
 
-    def __init__(self, given: bytes, raw: bytes) -> None:
+    def __init__(self, given: bytes, raw: bytes, call: Call | None = None) -> None:
+        """`call`: where what its caller says later is to be had."""
         self._given = given
         self._raw = raw
+        self._call = call
         self._body = None
         self._head = None
+        self._messages = None
         self._tensors: Tensors | None = None
 
     @property
@@ -59,6 +64,14 @@ class Received(Request):
             given = decode(self._given) if self._given else {}
             head = self._head = Head(given.get("headers") or {}, given.get("query") or {}, bool(given.get("stream")))
         return head
+
+    @property
+    def messages(self) -> Messages:
+        if self._messages is None:
+            call = self._call
+            talks = call is not None and b'"messages"' in self._given and decode(self._given).get("messages") is True
+            self._messages = call.listen() if call is not None and talks else Messages()
+        return self._messages
 
 
 def _body(given: dict[str, Any], raw: bytes) -> Body:

@@ -197,6 +197,10 @@ class Session:
                 call.credit(CREDIT_BODY.unpack(payload)[0])
         elif kind == Kind.CANCEL:
             self._cancel(request)
+        elif kind == Kind.INPUT:
+            call = self.calls.get(request)
+            if call is not None:
+                call.hear(payload)
         elif kind == Kind.STOP:
             self._asked_to_stop(decode(payload))
         elif kind == Kind.BOOKED:
@@ -285,7 +289,7 @@ class Session:
             streams = []
             for call in self.calls.values():
                 if call.home is attachment:
-                    if call.streamed:
+                    if call.talks:
                         streams.append(call)
                     if successor is not None:
                         call.home = successor

@@ -30,6 +30,14 @@ CREDIT_BODY = struct.Struct("<I")  # bytes of a stream that the reader has taken
 STREAM_WINDOW = 262144
 """Bytes of one stream's items that a runner may have sent beyond what CREDIT gave back: the bound of what a slow reader costs."""
 
+INPUT_WINDOW = 262144
+"""Bytes of one caller's messages that a runner may be sent beyond what TAKEN gave back. From half of it on one of any size goes."""
+INPUT_COST = 64
+"""Bytes that each message counts for beside what is in it: an empty one takes memory, too."""
+TEXT, BYTES = 1, 2
+"""What an INPUT is."""
+TAKEN_BODY = struct.Struct("<I")
+
 
 class Kind(enum.IntEnum):
     """Every message; the comment says who sends it and what the payload is."""
@@ -51,6 +59,9 @@ class Kind(enum.IntEnum):
     BOOK = 9  # JSON: device, bytes, release_delay_s if any; id names the call
     SLEPT = 10  # JSON: sleep_s, or failed: why it is no use any more. What was booked is given back with it
     WOKEN = 11  # JSON: wake_s, or failed; what had been booked has been booked again
+    # u32: model code listens to what the caller of a conversation says (INVOKE's head has messages), and has taken so many bytes of it,
+    # INPUT_COST for each message among them
+    TAKEN = 12
     # control plane -> runner
     INVOKE = 16  # u32, f32 + head JSON + body
     CANCEL = 17  # empty: the caller has gone; stop when you can
@@ -60,6 +71,7 @@ class Kind(enum.IntEnum):
     BOOKED = 21  # JSON: ok, message; id as in BOOK
     SLEEP = 23  # JSON: {}: give the device's memory back. Nothing is under way then; answered by SLEPT
     WAKE = 24  # JSON: {}: take it again; answered by WOKEN
+    INPUT = 25  # u8 + bytes: one message of a conversation's caller, TEXT or BYTES. Only after a TAKEN, and no more than INPUT_WINDOW
     TRIM = 22  # empty: the memory of the answers' file in which no answer lies is to go back to the kernel
     # both ways
     # JSON. To the runner: {} says that the next packet brings descriptors, and {requests: bytes} or {answers: bytes} in that packet which

@@ -39,6 +39,7 @@ MAY = {
     "GET /health/ready": NOBODY,
     f"POST {AI}/run": USER,
     f"POST {AI}/run/{{model:path}}": USER,
+    f"GET {AI}/run/{{model:path}}": USER,
     f"GET {AI}/models/search": USER,
     f"GET {AI}/models/schema": USER,
     f"GET {AI}/authors/search": USER,
@@ -99,6 +100,7 @@ MAY = {
         )
     },
     "POST /binding/{key}/run": USER,
+    "GET /binding/{key}/run": USER,
     "GET /binding/{key}/ai-api/models/search": USER,
     **{
         f"POST {base}:{verb}": USER

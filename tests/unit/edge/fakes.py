@@ -110,6 +110,8 @@ class Submitted:
     sink: Sink
     left: bool = False
     taken: int = 0
+    said: list[tuple[int, bytes]] = field(default_factory=list)
+    """By the caller of a conversation."""
 
     @property
     def head(self) -> InvokeHead:
@@ -140,6 +142,9 @@ class _Ticket:
 
     def taken(self, count: int) -> None:
         self.submitted.taken += count
+
+    def say(self, kind: int, data: bytes) -> None:
+        self.submitted.said.append((kind, data))
 
 
 class Quiet:

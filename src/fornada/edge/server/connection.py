@@ -18,6 +18,7 @@ from fornada.edge.calls import Target
 from fornada.edge.headers import SMALL_BODY, Facts
 from fornada.edge.server.asgi import ColdExchange
 from fornada.edge.server.bodies import DRAIN_BYTES, LINGER_BYTES, LINGER_S, too_large
+from fornada.edge.server.conversation import conversation
 from fornada.edge.server.exchange import HotExchange
 from fornada.edge.server.head import USUAL_URL, facts_of, headers_too_large
 from fornada.edge.server.lines import CONTINUE
@@ -62,6 +63,7 @@ class Connection(Overseen):
         "_transport",
         "_trappings",
         "_url",
+        "_wish",
         "shared",
     )
 
@@ -99,6 +101,8 @@ class Connection(Overseen):
         self._limit = self._most = 0
         """Bytes of the body that are let through without another look, and in all."""
         self._thrown = 0
+        self._wish: Facts | None = None
+        """Of the last request that wished for another protocol."""
         self._told = False
         """The request that is being received has its answer already."""
         self._last = False
@@ -127,7 +131,7 @@ class Connection(Overseen):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
+            self._upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserInvalidURLError:
             self._mend_target(data, phase)
         except httptools.HttpParserCallbackError as error:
@@ -267,6 +271,7 @@ class Connection(Overseen):
             self._refuse_all(BadRequest("this is no proxy: CONNECT is refused"))
             return
         if facts.upgrade and parser.should_upgrade():
+            self._wish = facts
             return  # the parser stops behind this head, and says so
         shared = self.shared
         keep_alive = parser.should_keep_alive()
@@ -366,10 +371,19 @@ class Connection(Overseen):
         else:
             self._refuse_all(InternalFault("the server failed; its log says more"))
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """No other protocol is spoken here: the request counts without its wish (RFC 9110, 7.8). Some clients wish it every time."""
+    def _upgrade(self, rest: bytes) -> None:
+        """A WebSocket, where a route has them. Else the request counts without its wish (RFC 9110, 7.8): some clients wish it every time."""
         if self._incoming is not None or self._last:
             return
+        transport, facts = self._transport, self._wish
+        if transport is not None and facts is not None and self._pipeline.empty:
+            talk = conversation(self.shared, transport, facts, self._parser.get_method(), self._url)
+            if talk is not None:
+                self._phase = _IDLE
+                self._last = True
+                self.shared.connections.discard(self)
+                talk.start(self._parser.get_method(), rest)
+                return
         head = without_upgrade(self._parser.get_method(), self._url, self._headers)
         self._parser = httptools.HttpRequestParser(self)
         self.data_received(head + rest)

@@ -65,6 +65,9 @@ class Overseen(asyncio.Protocol):
         elif self._pipeline.empty and not self._last:
             self._pipeline.read_anyway()  # a request had begun in the bytes that came before
 
+    def depart(self) -> None:
+        """Another control plane has taken over: who rests is given to it, and what runs is answered here."""
+
     def go_on(self) -> None:
         """After `hold`: there is no other owner."""
         self._pipeline.ending = self._deferred is not None

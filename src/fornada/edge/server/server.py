@@ -26,6 +26,7 @@ from fornada.edge.finetuned import Tuner
 from fornada.edge.gateway.passage import Passages, Timer
 from fornada.edge.gateway.steps import Ways
 from fornada.edge.ids import Ids
+from fornada.edge.invoke import Invoker
 from fornada.edge.job_items import JobItems
 from fornada.edge.keyring import Keyring
 from fornada.edge.limits import Limits
@@ -34,6 +35,7 @@ from fornada.edge.server.app import Routes, application
 from fornada.edge.server.bodies import Hold
 from fornada.edge.server.certificates import Certificates
 from fornada.edge.server.connection import Connection
+from fornada.edge.server.conversation import Conversation
 from fornada.edge.server.handshakes import Handshakes, SecureListener
 from fornada.edge.server.shared import Shared, Through
 from fornada.edge.targets import Targets
@@ -103,6 +105,9 @@ class Server:
         run = workers_ai.RunDoor(
             inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs, tuner=tuner
         )
+        bound = binding.BindingDoor(run)
+        invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits)
+        self._talk_doors = [workers_ai.RealtimeDoor(invoker, paths) for paths in (run, bound)]
         infer = oip.InferDoor(
             inference=inference,
             catalog=catalog,
@@ -125,7 +130,7 @@ class Server:
                 door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits)
                 for door in (*openai.DOORS, *anthropic.DOORS)
             ],
-            binding.BindingDoor(run),
+            bound,
             openai.ResponsesDoor(
                 inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
             ),
@@ -191,6 +196,7 @@ class Server:
             body_bytes=self._body_bytes,
             targets=Targets(self._doors),
             through=self._through,
+            talks=Targets(self._talk_doors),
             keyring=self._keyring,
             operations=self._operations,
             observer=self._observer,
@@ -301,6 +307,8 @@ class Server:
         if shared is None:
             return
         begun = time.monotonic()
+        for connection in tuple(shared.connections):
+            connection.depart()
         while (shared.connections or self._handshakes) and time.monotonic() < begun + within_s:
             passed = time.monotonic() - begun
             for connection in tuple(shared.connections):
@@ -314,7 +322,7 @@ class Server:
                     connection.hold()
             await asyncio.sleep(LEAVE_LOOK_S)
 
-    def _give(self, connection: Connection, give: Callable[[int], None]) -> None:
+    def _give(self, connection: Connection | Conversation, give: Callable[[int], None]) -> None:
         try:
             descriptor = connection.detach()
         except OSError as error:  # no descriptor is left

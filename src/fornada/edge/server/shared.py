@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fornada.edge.server.asgi import ColdExchange
     from fornada.edge.server.connection import Connection
+    from fornada.edge.server.conversation import Conversation
     from fornada.edge.server.exchange import HotExchange
 
 OPEN_WHILE_DRAINING = ("/health/", "/metrics", "/api/v1/")
@@ -59,6 +60,7 @@ class Shared:
         settings: ServerSettings,
         body_bytes: int,
         targets: Targets,
+        talks: Targets,
         through: "Through | None" = None,
         keyring: Keyring,
         operations: OperationsPort,
@@ -72,6 +74,8 @@ class Shared:
         self.bodies = Bodies(body_bytes)
         self.targets = targets
         self._through = through
+        self.talks = talks
+        """Of WebSockets."""
         self.authenticator = keyring
         self.mark = keyring.mark
         self.seen = keyring.seen
@@ -87,7 +91,7 @@ class Shared:
         self.verbose = observer.verbose
         """Whether successes of hot routes are logged, too."""
         self.lines = StatusLines()
-        self.connections: set[Connection] = set()
+        self.connections: set[Connection | Conversation] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         """Running requests of the cold routes."""
         self.now = time.monotonic()

@@ -33,7 +33,7 @@ class Synchronous:
         self._servable = servable
         self._handle = servable.handle
         self._instance = instance
-        self._wait = wait
+        self._wait = instance.wait = wait
         self._gathered: collections.deque[tuple[Call, Outgoing]] = collections.deque()
         self._gathered_bytes = 0
         self._gathering_since = 0.0

@@ -5,6 +5,7 @@ from typing import Any
 
 from fornada.core.keys import Role
 from fornada.edge.calls import Operation, Parameter, Route
+from fornada.edge.dialects.workers_ai.descriptions import TALK
 from fornada.edge.invoke import RUN_ERRORS
 from fornada.edge.problems import Style
 
@@ -36,7 +37,7 @@ RUN = Operation(
 def routes(workers_ai: Sequence[Route]) -> list[Route]:
     """All routes of the dialect, the hot ones as descriptions. `workers_ai`: those whose answers the binding's are."""
     return [
-        Route(f"{_BASE}/run", Style.BINDING, {"POST": RUN}),
+        Route(f"{_BASE}/run", Style.BINDING, {"POST": RUN, "GET": TALK.named("talkWithModelByBinding")}),
         Route(f"{_BASE}/ai-api/models/search", Style.BINDING, {"GET": _taken(workers_ai, _SEARCH, "searchModelsByBinding")}),
     ]
 

@@ -13,10 +13,11 @@ from fornada.edge.calls import Route
 from fornada.edge.dialects.workers_ai.catalog import catalog_routes
 from fornada.edge.dialects.workers_ai.finetunes import finetune_routes
 from fornada.edge.dialects.workers_ai.markdown import Converter, markdown_routes
+from fornada.edge.dialects.workers_ai.realtime import RealtimeDoor
 from fornada.edge.dialects.workers_ai.run import RunDoor
 from fornada.edge.validation import Contracts
 
-__all__ = ["Converter", "RunDoor", "routes"]
+__all__ = ["Converter", "RealtimeDoor", "RunDoor", "routes"]
 
 
 def routes(

@@ -26,7 +26,7 @@ def catalog_routes(*, catalog: CatalogPort, contracts: Contracts, wall: Callable
     """The lists, and the hot routes as descriptions."""
     lists = _Lists(catalog, contracts, wall)
     return [
-        Route(f"{_BASE}/run/{{model:path}}", Style.ENVELOPE, {"POST": d.RUN}),
+        Route(f"{_BASE}/run/{{model:path}}", Style.ENVELOPE, {"POST": d.RUN, "GET": d.TALK}),
         Route(f"{_BASE}/run", Style.ENVELOPE, {"POST": d.RUN_UNIVERSAL}),
         Route(
             f"{_BASE}/models/search",

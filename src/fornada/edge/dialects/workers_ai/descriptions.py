@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from fornada.core.errors import BadRequest
 from fornada.core.keys import Role
-from fornada.edge.calls import Operation, Parameter
+from fornada.edge.calls import Call, Operation, Parameter, Reply
 from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
 
 Object = dict[str, Any]
@@ -50,6 +51,22 @@ RUN = Operation(
         "multipart/form-data": {"type": "object", "description": "Fields are inputs, files their bytes"},
     },
     needs=Role.USER,
+    errors=RUN_ERRORS,
+)
+BODY_QUERY = Parameter("body", "JSON object with `inputs` and `options`; or each input as a parameter of its name")
+
+
+async def _no_websocket(call: Call) -> Reply:
+    raise BadRequest("GET is for a WebSocket here: send 'Upgrade: websocket'; POST runs the model")
+
+
+TALK = Operation(
+    "talkWithModel",
+    "Talk with a model over a WebSocket",
+    {"description": "Never: the answer to a request with `Upgrade: websocket` is 101, and messages follow"},
+    _no_websocket,
+    Role.USER,
+    (BODY_QUERY, *RUN_HEADERS),
     errors=RUN_ERRORS,
 )
 RUN_UNIVERSAL = Operation(
