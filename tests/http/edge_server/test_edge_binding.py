@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from fornada.core.errors import Busy
+from fornada.core.jobs import JobId, Outcome, Status
 from fornada.core.requests import AnswerHead
 from tests.harness.client import Response
 from tests.http.edge_server.conftest import Served
@@ -199,6 +200,19 @@ def test_a_list_of_requests_becomes_a_job_and_is_asked_after(edge: Served):
     assert queued["status"] == "queued" and queued["model"] == "@test/a"
     assert ask(edge, {"request_id": queued["request_id"]}).json()["request_id"] == queued["request_id"]
     assert edge.inference.requests == []
+
+
+def test_the_results_of_a_large_job_have_no_envelope_either(edge: Served):
+    count = 300
+    queued = ask(edge, {"requests": [{"a": number} for number in range(count)]}, options={"queueRequest": True}).json()
+    id = JobId(queued["request_id"])
+    outcome = Outcome(Status.COMPLETED, 200, b'{"result":{"text":"%b"},"success":true}' % (b"x" * 4000), "r")
+    edge.jobs.outcomes[id] = dict.fromkeys(range(count), outcome)
+    edge.jobs.become(id, Status.COMPLETED)
+    response = ask(edge, {"request_id": queued["request_id"]})
+    found = response.json()
+    assert [each["id"] for each in found["responses"]] == list(range(count)) and len(response.body) > 1_000_000
+    assert set(found) == {"responses", "usage"}
 
 
 def test_the_catalogue_and_the_wish_for_a_websocket_of_another_protocol(edge: Served):

@@ -21,7 +21,7 @@ def test_every_refusal_has_a_row_of_its_own(kind: type[FornadaError]):
 
 
 def test_an_unknown_model_is_a_404_everywhere_but_at_cloudflare():
-    assert status_of(errors.UnknownModel, Style.ENVELOPE) == 400
+    assert status_of(errors.UnknownModel, Style.ENVELOPE) == status_of(errors.UnknownModel, Style.BINDING) == 400
     assert status_of(errors.UnknownModel, Style.SUPERSET) == 404
 
 

@@ -12,7 +12,7 @@ import msgspec
 from fornada.core.errors import FornadaError
 from fornada.core.requests import Ticket
 from fornada.edge.calls import JSON_TYPE, Exchange, Target
-from fornada.edge.dialects.workers_ai.answer import CLOSE_NONFINITE, CLOSE_REFUSED, OPEN
+from fornada.edge.dialects.workers_ai.answer import CLOSE, CLOSE_NONFINITE, CLOSE_REFUSED, OPEN
 from fornada.edge.observer import Meter
 from fornada.edge.problems import binding_refusal, is_success
 
@@ -27,6 +27,8 @@ class BareExchange:
         """`body` takes the place of what came."""
         self._given = given
         self._body = body
+        self._enveloped = False
+        self._kept: bytes | None = None
         self.target = target
         self.facts = given.facts
         self.request_id = given.request_id
@@ -52,16 +54,17 @@ class BareExchange:
         self._given.hold(ticket)
 
     def reply(self, status: int, lines: bytes, parts: tuple[bytes | memoryview, ...], run_s: float) -> None:
-        if parts[:1] != (OPEN,):
+        if not lines.startswith(JSON_TYPE):
             self._given.reply(status, lines, parts, run_s)
-        elif is_success(status):
-            more = NONFINITE if parts[-1] == CLOSE_NONFINITE else b""
-            self._given.reply(status, lines + more, parts[1:-1], run_s)
-        elif parts[-1] == CLOSE_REFUSED:
+        elif not is_success(status) and parts[-1] == CLOSE_REFUSED:
             body = binding_refusal(status, msgspec.json.decode(parts[-2])[0]["message"], self.trace_id)
             self._given.reply(status, JSON_TYPE, (body,), run_s)
-        else:
-            self._given.reply(status, lines, parts[1:-1], run_s)
+        elif parts[0] == OPEN:
+            more = NONFINITE if parts[-1] == CLOSE_NONFINITE else b""
+            self._given.reply(status, lines + more, parts[1:-1], run_s)
+        else:  # put together from many pieces
+            whole = b"".join(parts)
+            self._given.reply(status, lines, (whole.removeprefix(OPEN).removesuffix(CLOSE),), run_s)
 
     def fail(self, error: FornadaError, *, from_model: bool = False) -> None:
         self._given.fail(error, from_model=from_model)
@@ -73,12 +76,23 @@ class BareExchange:
         self._given.took(count)
 
     def begin(self, lines: bytes) -> None:
+        self._enveloped = lines == JSON_TYPE
         self._given.begin(lines)
 
     def write(self, data: bytes, count: int) -> None:
-        self._given.write(data, count)
+        if not self._enveloped:
+            self._given.write(data, count)
+            return
+        # A long one: what may be the envelope's end is kept back until it is.
+        if self._kept is None:
+            self._kept, data = b"", data.removeprefix(OPEN)
+        data = self._kept + data
+        self._kept = data[-len(CLOSE) :]
+        self._given.write(data[: -len(CLOSE)], count)
 
     def end(self, run_s: float) -> None:
+        if self._kept:
+            self._given.write(self._kept.removesuffix(CLOSE), 0)
         self._given.end(run_s)
 
     def break_off(self, data: bytes, error: FornadaError) -> None:
