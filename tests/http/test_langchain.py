@@ -57,7 +57,7 @@ def said_by(python: Path, script: Path, *words: str) -> str:
 
 def test_langchain_openai(python: Path, url: str):
     steps = said_by(python, HERE / "with_openai.py", url).split()
-    assert {"asks", "streams", "calls_tools", "answers_with_structure", "embeds", "does_it_all_async"} <= set(steps)
+    assert {"asks", "streams", "responds", "calls_tools", "answers_with_structure", "embeds", "does_it_all_async"} <= set(steps)
 
 
 def test_langchain_cloudflare(python: Path, url: str):

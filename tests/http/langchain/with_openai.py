@@ -56,6 +56,21 @@ def streams():
     assert whole.usage_metadata["output_tokens"] > 3 and whole.response_metadata["finish_reason"] == "stop"
 
 
+def responds():
+    newer = chat(use_responses_api=True)
+    answer = newer.invoke([SystemMessage("Be short."), HumanMessage(QUESTION)])
+    assert answer.text and answer.usage_metadata["output_tokens"] > 3, answer
+    chunks = list(newer.stream(QUESTION))
+    assert len(chunks) > 5, "token by token"
+    assert sum(chunks[1:], chunks[0]).text == newer.invoke(QUESTION).text
+    second = newer.invoke([HumanMessage("And of Italy?")], previous_response_id=answer.response_metadata["id"])
+    assert second.usage_metadata["input_tokens"] > answer.usage_metadata["input_tokens"], second
+    called = chat(64, use_responses_api=True).bind_tools([weather], tool_choice="weather").invoke("How is the weather in Paris?")
+    assert called.tool_calls[0]["args"].keys() == {"city"}, called
+    again = [HumanMessage("How is the weather in Paris?"), called, weather.invoke(called.tool_calls[0])]
+    assert newer.bind_tools([weather]).invoke(again).response_metadata["status"] in ("completed", "incomplete")
+
+
 def chains_and_batches():
     chain = ChatPromptTemplate.from_messages([("system", "Be short."), ("user", "{question}")]) | chat() | StrOutputParser()
     assert isinstance(chain.invoke({"question": QUESTION}), str)
