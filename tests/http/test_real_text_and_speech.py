@@ -1,6 +1,7 @@
 """The catalogue's chat and speech models with OpenAI's client, as a newcomer would use them."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 MODELS = Path(fornada.models.__path__[0])
 CHAT = "@fornada/smollm2-135m-instruct"
 EARS = "@fornada/whisper-tiny-en"
+VECTORS = "@fornada/minilm"
 ACCOUNT = "local"
 FIRST_S = 400
 """An environment of a hundred megabytes may be built on the way."""
@@ -133,6 +135,26 @@ def test_a_fine_tune_is_applied_for_its_account_alone(new_node: StartNode):
     node.fetch("DELETE", f"{base}/{id}")
     gone = node.fetch("POST", f"/client/v4/accounts/{ACCOUNT}/ai/run/{CHAT}", payload={**asked, "lora": id})
     assert gone.status == 404 and node.ask(CHAT, asked, timeout_s=60)["response"] == plain
+    assert node.stop() == 0
+
+
+def test_minilm_embeds_in_both_encodings_cut_and_counted(new_node: StartNode):
+    node = new_node().start()
+    texts = ["A cat sleeps.", "The car needs petrol."]
+    with client_of(node.url) as client:
+        usual = client.embeddings.create(model=VECTORS, input=texts)  # base64 on the wire
+        floats = client.embeddings.create(model=VECTORS, input=texts, encoding_format="float")
+        for one, other in zip(usual.data, floats.data, strict=True):
+            assert one.index == other.index and len(one.embedding) == 384
+            assert one.embedding == pytest.approx(other.embedding, abs=1e-6)
+        assert usual.usage == floats.usage and usual.usage.prompt_tokens == usual.usage.total_tokens >= 8
+        assert client.embeddings.create(model=VECTORS, input=texts[0]).usage.prompt_tokens < usual.usage.prompt_tokens
+        (short,) = client.embeddings.create(model=VECTORS, input=texts[0], dimensions=64).data
+        assert len(short.embedding) == 64 and math.hypot(*short.embedding) == pytest.approx(1, abs=1e-3)
+        with pytest.raises(openai.BadRequestError, match="tokens"):
+            client.embeddings.create(model=VECTORS, input=[[101, 102]])
+        with pytest.raises(openai.BadRequestError, match="dimensions"):
+            client.embeddings.create(model=VECTORS, input="x", dimensions=385)
     assert node.stop() == 0
 
 

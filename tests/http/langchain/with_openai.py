@@ -136,7 +136,17 @@ def near(one, other):
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-for step in (asks, streams, chains_and_batches, calls_tools, answers_with_structure, completes_texts, embeds, raises_its_own_errors):
+for step in (
+    asks,
+    streams,
+    responds,
+    chains_and_batches,
+    calls_tools,
+    answers_with_structure,
+    completes_texts,
+    embeds,
+    raises_its_own_errors,
+):
     step()
     print(step.__name__)
 asyncio.run(does_it_all_async())
