@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from tests.bounds import bound
 from tests.harness.node import DEFAULT_CONFIG, FORNADA, Node, node_environ
 from tests.harness.waiting import until
+from tests.http.test_upgrade import checkout, upgrade
 
 MODEL = "@test/tensors"
 SERVICE = "/inference.GRPCInferenceService/"
@@ -264,3 +266,31 @@ def test_a_message_beyond_the_bound_is_refused_unread(client: Client):
     with pytest.raises(grpc.RpcError) as refusal:
         client.channel.unary_unary(SERVICE + "ModelInfer")(bytes(65 * 1024 * 1024), timeout=bound(30))
     assert code_of(refusal)[0] == "RESOURCE_EXHAUSTED"
+
+
+def test_an_upgrade_passes_the_port_on_and_breaks_no_call(node: Node, client: Client, tmp_path: Path):
+    long, short = [], []
+    slow = client.channel.unary_unary(
+        SERVICE + "ModelInfer", request_serializer=_written, response_deserializer=pb.ModelInferResponse.FromString
+    )
+    long.append(slow.future(request(1, sleep_s=3.0), timeout=bound(60)))
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            short.append(client.call("ServerReady", pb.ServerReadyRequest(), pb.ServerReadyResponse, wait_for_ready=True).ready)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        before = node.control_pid
+        done = upgrade(node, checkout(tmp_path, "99.0.0"))
+        assert done.returncode == 0, done.stderr
+        assert list(long[0].result().raw_output_contents) == [struct.pack("<f", 1)], "answered by the one that it was sent to"
+        node.wait_next_control_plane(after_pid=before)
+        said = client.call("ServerMetadata", pb.ServerMetadataRequest(), pb.ServerMetadataResponse, wait_for_ready=True)
+        assert said.version == "99.0.0"
+    finally:
+        over.set()
+        asking.join()
+    assert short and short[-1]
