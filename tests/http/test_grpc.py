@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import queue
 import signal
 import socket
 import struct
@@ -16,6 +17,7 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 import trustme
 
+from fornada.core.keys import Role
 from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from tests.bounds import bound
 from tests.harness.node import DEFAULT_CONFIG, FORNADA, Node, node_environ
@@ -24,6 +26,32 @@ from tests.http.test_upgrade import checkout, upgrade
 
 MODEL = "@test/tensors"
 SERVICE = "/inference.GRPCInferenceService/"
+
+
+MAY = {
+    "ServerLive": Role.NOBODY,
+    "ServerReady": Role.NOBODY,
+    "ServerMetadata": Role.NOBODY,
+    "ModelReady": Role.USER,
+    "ModelMetadata": Role.USER,
+    "ModelConfig": Role.USER,
+    "ModelInfer": Role.USER,
+    "RepositoryIndex": Role.USER,
+    "RepositoryModelLoad": Role.DEPLOYER,
+    "RepositoryModelUnload": Role.DEPLOYER,
+    "SystemSharedMemoryRegister": Role.USER,
+    "CudaSharedMemoryRegister": Role.USER,
+}
+"""Method -> the least role that a key for it has; ModelStreamInfer is tried by itself."""
+
+
+def may(client: "Client", method: str, metadata: Any) -> bool:
+    """Whether a call isn't refused for who calls."""
+    try:
+        client.channel.unary_unary(SERVICE + method)(b"", metadata=metadata, timeout=bound(10))
+    except grpc.RpcError as refusal:
+        return refusal.code().name not in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+    return True
 
 
 def free_port() -> int:
@@ -251,11 +279,28 @@ def test_keys_and_certificates_count_here_too(tmp_path: Path):
             assert code_of(refusal) == (expected, "10000")
         shown = (("authorization", f"Bearer {key}"),)
         client.call("RepositoryIndex", asked, pb.RepositoryIndexResponse, metadata=shown)
+        for method, needs in MAY.items():
+            for metadata, role in (((), Role.NOBODY), (shown, Role.USER)):
+                assert may(client, method, metadata) == (role >= needs), (method, role)
+        many = client.channel.stream_stream(
+            SERVICE + "ModelStreamInfer", request_serializer=_written, response_deserializer=pb.ModelStreamInferResponse.FromString
+        )
+        asking: queue.Queue[Any] = queue.Queue()
+        answers = many(iter(asking.get, None), metadata=shown, timeout=bound(30))
+        asking.put(request(1))
+        assert "No such model" in next(answers).error_message
         with pytest.raises(grpc.RpcError) as refusal:
             client.call(
                 "RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="x"), pb.RepositoryModelLoadResponse, metadata=shown
             )
         assert code_of(refusal) == ("PERMISSION_DENIED", "10000")
+        revoked = [str(FORNADA), "keys", "revoke", key, "--data-dir", str(node.data_dir)]
+        subprocess.run(revoked, env=node_environ(), capture_output=True, check=True)
+        asking.put(request(1))
+        with pytest.raises(grpc.RpcError) as refusal:
+            next(answers)
+        assert code_of(refusal) == ("UNAUTHENTICATED", "10000"), "at once, in the middle of a stream"
+        asking.put(None)
     finally:
         node.process.send_signal(signal.SIGTERM)
         node.wait()

@@ -245,7 +245,13 @@ class Server:
         from fornada.edge.dialects.oip.rpc.service import Service
 
         calls, models = self._tensors
-        return Service(calls=calls, models=models, authenticator=self._keyring, observer=self._observer, hold=self._hold)
+        return Service(calls=calls, models=models, authenticator=self._keyring, observer=self._observer, hold=self._hold, look=self._look)
+
+    def _look(self) -> None:
+        """At the keys, where somebody has changed them. Raises InternalFault where they can't be read."""
+        shared = self._shared
+        if shared is not None and shared.mark[0] != shared.seen:
+            shared.look_at_keys()
 
     def _hold(self, size: int) -> Hold:
         """Room for a body of so many bytes among all that are held. Raises Busy."""

@@ -4,6 +4,7 @@ A caller is judged by its metadata before its message is read: whoever has no ke
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import monotonic
 from typing import Any, NamedTuple
 
 import grpc  # type: ignore[import-untyped]
@@ -21,7 +22,7 @@ from fornada.edge.dialects.oip.rpc.messages import asked_by, config_of, metadata
 from fornada.edge.headers import SMALL_BODY, Facts, read_facts
 from fornada.edge.ids import Ids
 from fornada.edge.observer import Observer
-from fornada.edge.problems import Style
+from fornada.edge.problems import Style, status_of
 from fornada.edge.tensor_calls import TensorCalls, seconds
 
 SERVICE = "inference.GRPCInferenceService"
@@ -52,10 +53,18 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
     """All methods, as grpcio asks for them by name."""
 
     def __init__(
-        self, *, calls: TensorCalls, models: ModelsView, authenticator: Authenticator, observer: Observer, hold: Callable[[int], object]
+        self,
+        *,
+        calls: TensorCalls,
+        models: ModelsView,
+        authenticator: Authenticator,
+        observer: Observer,
+        hold: Callable[[int], object],
+        look: Callable[[], None],
     ) -> None:
-        """`hold` takes room for so many bytes, until what it returns is dropped. Raises Busy."""
+        """`hold` takes room for so many bytes, until what it returns is dropped. Raises Busy. `look` takes up keys that have changed."""
         self._hold = hold
+        self._look = look
         self._calls = calls
         self._models = models
         self._authenticator = authenticator
@@ -84,39 +93,64 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
         if service != SERVICE or (method not in self._methods and method != "ModelStreamInfer"):
             return None
         needs, message, handle = self._methods.get(method, (Role.USER, pb.ModelInferRequest, self._infer))
-        facts = self._facts(details.invocation_metadata)
-        called = Called(facts, self._new_trace())
+        called = Called(self._facts(details.invocation_metadata), self._new_trace())
         try:
-            if facts.refusal is not None:
-                raise facts.refusal
-            facts.caller.require(needs)
+            self._admit(called, needs)
         except FornadaError as error:
             return _refusing(error, called)
         reader = message.FromString if message is not None else None
         if method == "ModelStreamInfer":
             return grpc.stream_stream_rpc_method_handler(self._streamed(called), reader, _written)
-        return grpc.unary_unary_rpc_method_handler(self._answered(handle, called), reader, _written)
+        return grpc.unary_unary_rpc_method_handler(self._answered(method, needs, handle, called), reader, _written)
+
+    def _admit(self, called: Called, needs: Role) -> None:
+        """Raises what the metadata says against a call."""
+        if called.facts.refusal is not None:
+            raise called.facts.refusal
+        called.facts.caller.require(needs)
 
     def _facts(self, metadata: Any) -> Facts:
         # A page in a browser can't speak gRPC, so that no name can have been bent towards this machine: the Host says nothing here.
+        self._look()
         fields = [(b"host", b"localhost")]
         for key, value in metadata:
             if key not in ("host", "content-length", "transfer-encoding") and not key.endswith("-bin"):
                 fields.append((key.encode(), value if isinstance(value, bytes) else value.encode()))
         return read_facts(fields, self._authenticator)
 
-    def _answered(self, handle: Unary, called: Called) -> Callable[[Any, Context], Awaitable[Any]]:
+    def _answered(self, method: str, needs: Role, handle: Unary, called: Called) -> Callable[[Any, Context], Awaitable[Any]]:
         async def answer(request: Any, context: Context) -> Any:
             _bound(called.facts, context)
+            began, refusal = monotonic(), None
             try:
                 return await handle(request, called)
             except FornadaError as error:
-                await _abort(context, error, called)
+                refusal = error
             except Exception as error:  # noqa: BLE001 - a bug of ours: other calls are still answered
                 self._observer.failed(where="grpc", request_id=called.request_id, error=error)
-                await _abort(context, InternalFault("the server failed; its log says more"), called)
+                refusal = InternalFault("the server failed; its log says more")
+            finally:
+                self._note(method, needs, called, refusal, monotonic() - began)
+            await _abort(context, refusal, called)
 
         return answer
+
+    def _note(self, method: str, needs: Role, called: Called, error: FornadaError | None, seconds_taken: float) -> None:
+        """For the log, and for the audit where a model was to be changed. The status is the one that HTTP has for it."""
+        status = 200 if error is None else status_of(type(error), Style.TEXT)
+        if needs >= Role.DEPLOYER:
+            caller = called.facts.caller
+            self._observer.acted(action=method, path=SERVICE, caller=caller, status=status, request_id=called.request_id)
+        if error is not None or self._observer.verbose:
+            self._observer.answered(
+                request_id=called.request_id,
+                trace_id=called.trace_id,
+                method="GRPC",
+                route=method,
+                status=status,
+                error=error,
+                seconds=seconds_taken,
+            )
 
     # ---- inference
 
@@ -135,7 +169,14 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
         async def answer(requests: AsyncIterator[pb.ModelInferRequest], context: Context) -> AsyncIterator[Any]:
             _bound(called.facts, context)
             async for request in requests:
-                async for message in self._messages(request, called._replace(trace_id=self._new_trace())):
+                # A key may have been revoked since the stream began.
+                now = Called(self._facts(context.invocation_metadata()), self._new_trace())
+                now.facts.timeout_s = called.facts.timeout_s
+                try:
+                    self._admit(now, Role.USER)
+                except FornadaError as error:
+                    await _abort(context, error, now)
+                async for message in self._messages(request, now):
                     yield message
 
         return answer
