@@ -2,14 +2,18 @@
 
 import base64
 import json
+import subprocess
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bounds import bound
 from tests.harness import documents
 from tests.models.conftest import MODELS
+from tests.models.environments import environment
 from tests.models.runner import Runner
 
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -64,8 +68,18 @@ def test_a_document_becomes_markdown(converter: Runner, name: str) -> None:
     assert ask(converter, raw, name=name).json["data"] == wanted
 
 
-def test_a_table_of_numbers_becomes_markdown(converter: Runner) -> None:
-    # The one format that can't be written by hand here: an archive of compressed protocol buffers. What is none is told at least.
+def test_a_table_of_numbers_becomes_markdown(converter: Runner, tmp_path: Path) -> None:
+    # The one format that can't be written by hand here, compressed protocol buffers in an archive: the library itself writes one.
+    python = environment(MODELS / "to-markdown" / "requirements.lock")
+    written = tmp_path / "a.numbers"
+    script = (
+        "import sys, numbers_parser as n; d = n.Document(); t = d.sheets[0].tables[0]; "
+        "t.write(0, 0, 'what'); t.write(1, 0, 'Sugar|x'); t.write(1, 1, 250.0); d.save(sys.argv[1])"
+    )
+    subprocess.run([str(python), "-I", "-c", script, str(written)], check=True, timeout=bound(60))
+    for fields in ({"name": "a.numbers"}, {}):
+        answer = ask(converter, written.read_bytes(), **fields).json
+        assert answer["kind"] == "numbers" and "| Sugar\\|x | 250 |" in answer["data"]
     assert ask(converter, documents.archive({"Index/Document.iwa": b""})).status == "bad_request"
 
 

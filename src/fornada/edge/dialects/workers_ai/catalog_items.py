@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fornada.core.ports import Entry
+from fornada.core.finetunes import shows_adapters
+from fornada.core.ports import Entry, Version
 from fornada.core.specs import ModelSpec
 from fornada.edge.catalog_entries import created_text
 from fornada.edge.tasks import named_id, task_of
@@ -39,14 +40,14 @@ def item(entry: Entry) -> dict[str, Any]:
         "task": task_of(spec.task).public(),
         "created_at": created_text(entry),
         "tags": [],
-        "properties": [{"property_id": name, "value": value} for name, value in _properties(spec).items()],
+        "properties": [{"property_id": name, "value": value} for name, value in _properties(entry.stable).items()],
     }
 
 
 def openrouter_item(entry: Entry) -> dict[str, Any]:
     """A marketplace's form: prices in US dollars for each unit, as texts."""
     spec = entry.stable.spec
-    known = _properties(spec)
+    known = _properties(entry.stable)
     inputs, outputs = _MODALITIES.get(spec.task, (["text"], ["text"]))
     features = [name for name, property in (("tools", "function_calling"), ("reasoning", "reasoning")) if known.get(property) == "true"]
     context = known.get("context_window", known.get("max_input_tokens", ""))
@@ -72,7 +73,7 @@ _SAMPLING = [
 
 def is_experimental(spec: ModelSpec) -> bool:
     """Its author calls it a beta."""
-    return _properties(spec).get("beta") == "true"
+    return spec.properties.get("beta") == "true"
 
 
 def is_deprecated(spec: ModelSpec, *, now: float) -> bool:
@@ -81,12 +82,15 @@ def is_deprecated(spec: ModelSpec, *, now: float) -> bool:
     return bool(day) and day <= datetime.fromtimestamp(now, UTC).date().isoformat()
 
 
-def _properties(spec: ModelSpec) -> dict[str, Any]:
+def _properties(version: Version) -> dict[str, Any]:
     """What is known of it by itself, then what its author says."""
+    spec = version.spec
     found: dict[str, Any] = {"async_queue": "true"}
     if spec.engine == "gguf" and spec.task == "text-generation":
         context = spec.settings.get("context", _GGUF_CONTEXT)
-        found |= {"context_window": str(context), "function_calling": "true", "lora": "true"}
+        found |= {"context_window": str(context), "function_calling": "true"}
+    if shows_adapters(version):
+        found["lora"] = "true"
     if spec.license:
         found["license"] = spec.license
     if spec.aliases:
