@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from fornada.app.data_directory import STORE, DataDirectoryRefused, left_to_its_owner, locked
+from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
 from fornada.app.keys import note
+from fornada.app.owner import as_its_owner, as_the_caller
 from fornada.app.webhook_secret import SECRET
 from fornada.node.whole_path import whole_path
 from fornada.store.backup import BackupRefused, Contents, back_up, compare, copy_into, inspect, put_back
@@ -46,7 +47,7 @@ def backup(folder: Path, target: Path, *, replace: bool, told: Callable[[int, in
         raise BackupRefused(f"there is no store in {folder}: no node has used it yet; --data-dir names the data directory of a node")
     contents = back_up(folder / STORE, whole_path(target), replace=replace, told=told)
     _remember(folder, LastBackup(at=time.time(), path=str(whole_path(target))))
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, DataDirectoryRefused):
         note(folder, "backUpStore", file=str(whole_path(target)))
     return contents
 
@@ -56,18 +57,18 @@ def restore(source: Path, folder: Path) -> Restored:
     source, folder = whole_path(source), whole_path(folder)
     inspect(source)
     try:
-        with left_to_its_owner(folder), locked(folder):
+        with as_its_owner(folder), locked(folder):
             draft, kept = folder / DRAFT, folder / f"{STORE}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
             if kept.exists():
                 raise BackupRefused(f"{kept} is there already; wait a second and try again")
             try:
                 draft.unlink(missing_ok=True)
                 os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-                copy_into(source, draft)
+                with as_the_caller():
+                    copy_into(source, draft)
                 # Of the copy, which nobody else can change or cut short any more.
                 contents = inspect(draft)
                 compare(draft)
-                _to_owner(draft, folder)
                 there = put_back(draft, folder / STORE, kept=kept)
             except OSError as error:
                 raise BackupRefused(f"{error.filename or folder} can't be written: {error.strerror}") from None
@@ -102,15 +103,8 @@ def _holds_something(path: Path) -> bool:
 def _remember(folder: Path, last: LastBackup) -> None:
     # It is for doctor alone: a backup that was made is none the worse for a data directory that can't be written.
     draft = folder / f"{LAST}.new"
-    with contextlib.suppress(OSError):
-        draft.write_bytes(msgspec.json.encode(last))
-        draft.chmod(0o600)
-        _to_owner(draft, folder)
+    with contextlib.suppress(OSError, DataDirectoryRefused), as_its_owner(folder):
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(last))
         draft.rename(folder / LAST)
-
-
-def _to_owner(path: Path, folder: Path) -> None:
-    """The node's user must be able to use what root put there."""
-    if os.geteuid() == 0:
-        owner = folder.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)

@@ -12,8 +12,6 @@ FOLDERS = ("run", "environments", "artifacts", "bundles", "logs", "scratch")
 NODE_JSON = "run/node.json"
 STORE = "store.sqlite"
 USAGE = "run/usage"
-LEVELS = 2
-"""Of folders in which root's commands may leave something beside what is the user's."""
 DYING_S = 5.0
 """How long the processes of a node that was killed may hold the lock on."""
 RETRY_S = 0.02
@@ -50,32 +48,6 @@ def locked(folder: Path) -> Iterator[int]:
             (folder / NODE_JSON).unlink(missing_ok=True)
     finally:
         os.close(lock)
-
-
-@contextlib.contextmanager
-def left_to_its_owner(folder: Path) -> Iterator[None]:
-    """What root makes in another user's directory is that user's in the end: his node could neither read nor write it otherwise."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            owner = folder.stat()
-            if os.geteuid() == 0 and owner.st_uid != 0:
-                _give_to(owner, folder)
-
-
-def _give_to(owner: os.stat_result, folder: Path) -> None:
-    """Of the first two levels and below what is root's own in them. The user may change names meanwhile: every one is looked up in a folder
-    that is open already, no link is followed, and a file with a second name, which may be somebody else's file, is left alone."""
-    for path, folders, files, descriptor in os.fwalk(folder):
-        deep = len(Path(path).relative_to(folder).parts) >= LEVELS - 1
-        for name in [*folders, *files]:
-            with contextlib.suppress(OSError):  # it is gone by now
-                found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                if found.st_uid == 0 and (name in folders or found.st_nlink == 1):
-                    os.chown(name, owner.st_uid, owner.st_gid, dir_fd=descriptor, follow_symlinks=False)
-                elif deep and name in folders:
-                    folders.remove(name)
 
 
 def _take(lock: int, folder: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from fornada.app.config import ConfigError, is_loopback
-from fornada.app.data_directory import STORE, DataDirectoryRefused, left_to_its_owner, locked
+from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
+from fornada.app.owner import as_its_owner
 from fornada.core.errors import Conflict
 from fornada.core.keys import KeysPort, without_keys
 from fornada.core.settings import Settings
@@ -28,7 +29,7 @@ def keys_of(folder: Path) -> Iterator[KeysPort]:
     path = folder / STORE
     try:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(left_to_its_owner(folder))
+            stack.enter_context(as_its_owner(folder))
             if not path.exists() or foreign_schema(path):
                 # It is to be made, or to be made this release's: that must not happen under a node.
                 stack.enter_context(locked(folder))
@@ -43,14 +44,12 @@ def keys_of(folder: Path) -> Iterator[KeysPort]:
 
 def note(folder: Path, action: str, **fields: object) -> None:
     """A line of the audit about what was done to keys, and by which user of the machine."""
-    path = whole_path(folder) / AUDIT
+    folder = whole_path(folder)
     entry = {"time": rfc3339(time.time()), "level": "info", "event": "audit", "action": action, **fields, "uid": os.getuid()}
-    file = RotatingFile(path, max_bytes=1 << 62)  # the node alone turns it: it holds it open
-    file.append(without_keys(msgspec.json.encode(entry)) + b"\n")
-    file.close()
-    if os.geteuid() == 0:  # the node may be another user's
-        owner = path.parent.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)
+    with as_its_owner(folder):
+        file = RotatingFile(folder / AUDIT, max_bytes=1 << 62)  # the node alone turns it: it holds it open
+        file.append(without_keys(msgspec.json.encode(entry)) + b"\n")
+        file.close()
 
 
 def refuse_open_doors(settings: Settings) -> None:

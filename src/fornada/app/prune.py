@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 
 import fornada
-from fornada.app.data_directory import STORE, DataDirectoryRefused, left_to_its_owner, locked
+from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
+from fornada.app.owner import as_its_owner
 from fornada.control.catalog import Catalog
 from fornada.core.errors import Conflict
 from fornada.core.ports import Pruned
 from fornada.core.settings import ProvisionSettings
 from fornada.node.provision import Provisioner
+from fornada.node.provision.interpreters import own_interpreter
 from fornada.node.whole_path import whole_path
 from fornada.store.sqlite import SqliteStore, StoreUnusable
 
@@ -24,8 +26,9 @@ def prune(folder: Path) -> Mapping[str, Any]:
     Raises Conflict where a node uses the directory or its store can't be opened: without the store nothing is known to be superfluous.
     """
     folder = whole_path(folder)
+    own_interpreter()  # read now: another user may not see a Python that lies in root's home
     try:
-        with left_to_its_owner(folder), locked(folder):
+        with as_its_owner(folder), locked(folder):
             done: Mapping[str, Any] = msgspec.to_builtins(asyncio.run(_prune(folder)))
             return done
     except (DataDirectoryRefused, StoreUnusable) as refusal:

@@ -150,11 +150,11 @@ class StoreFile:
 
 def foreign_schema(path: Path, known: int = len(MIGRATIONS)) -> str:
     """Why the store in use at `path` can't be shared with the release that uses it; empty: it can, or opening it will say more."""
-    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
-        try:
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
-        except sqlite3.Error as error:
-            return f"the store {path} can't be read: {error}"
+    except sqlite3.Error as error:
+        return f"the store {path} can't be read: {error}"
     if version > known:
         return f"the store {path} was written by a newer release (schema {version}, this release knows {known})"
     if version < known:
