@@ -9,7 +9,7 @@ import pytest
 from fornada.core.errors import Busy, DeadlinePassed, LoadFailed, ModelNotAllowed, QuotaUsedUp, RunnerDied
 from tests.harness.client import Response
 from tests.http.edge_server.conftest import Served
-from tests.unit.edge.fakes import Submitted, answer, refuse
+from tests.unit.edge.fakes import Submitted, answer, refuse, stay_silent, until
 
 PATH = "/client/v4/accounts/acc/ai/tomarkdown"
 BOUNDARY = "bOuNdArY"
@@ -180,3 +180,13 @@ def test_more_than_so_much_is_refused_early(edge: Served):
         connection.send(head.encode())
         refused = connection.read_response()
     assert (refused.status, refused.code) == (413, 3006) and "67108864" in refused.json()["errors"][0]["message"]
+
+
+def test_who_leaves_takes_the_conversion_with_him(edge: Served):
+    answers(edge, {"@fornada/to-markdown": stay_silent})
+    part = f'--{BOUNDARY}\r\ncontent-disposition: form-data; name="files"; filename="a.html"\r\n\r\nx\r\n--{BOUNDARY}--\r\n'
+    with edge.connect() as connection:
+        connection.send_request("POST", PATH, part.encode(), {"content-type": f"multipart/form-data; boundary={BOUNDARY}"})
+        until(lambda: len(edge.inference.requests) == 1)
+        assert not edge.inference.last.left
+    until(lambda: edge.inference.last.left)
