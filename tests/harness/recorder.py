@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 FOLDER = os.environ.get("FORNADA_TEST_ROUTES", "")
-HEAD = re.compile(rb"(?:\A|\n)(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n((?:[!-~]+:[^\r\n]*\r\n)*)\r\n")
+HEAD = re.compile(rb"(?:\A|[\n}\]])(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n((?:[!-~]+:[^\r\n]*\r\n)*)\r\n")
 BROKEN_HEAD = 16384
 """Bytes of the stream that are kept for a head that comes in pieces."""
 CLIENTS = (

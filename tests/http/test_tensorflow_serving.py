@@ -17,6 +17,7 @@ from tests.docs.pages import REPOSITORY
 from tests.harness.bundles import packed
 from tests.harness.node import Node
 
+pytestmark = pytest.mark.clients
 PROBE = "@test/columns"
 CLASSIFIER = """
 import fornada_sdk
@@ -67,7 +68,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 def ask(node: Node, path: str, body: Any = None) -> tuple[int, Any]:
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(f"{node.url}/v1/models/{path}", data)
+    request = urllib.request.Request(f"{node.url_of('TensorFlow Serving (urllib)')}/v1/models/{path}", data)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.load(answer)

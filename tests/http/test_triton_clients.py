@@ -16,7 +16,7 @@ from tests.harness.bundles import archive
 from tests.harness.node import DEFAULT_CONFIG, Node
 from tests.models.environments import environment_or_skip
 
-pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent / "triton"
 SIMPLE = """
@@ -66,7 +66,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     try:
         for name, (code, tensors) in MODELS.items():
             node.deploy(name, archive({"model.py": code.encode(), "model.toml": f'name = "{name}"\n{tensors}'.encode()}))
-        yield {"http": node.url.removeprefix("http://"), "grpc": f"127.0.0.1:{port}"}
+        yield {"http": node.url_of("tritonclient (HTTP)").removeprefix("http://"), "grpc": f"127.0.0.1:{port}"}
         assert node.stop() == 0, node.said()
     finally:
         node.destroy()
