@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from tests.bounds import bound
+from tests.bounds import bound, count
 from tests.harness.adapters import FILE_NAMES, config, noise
 from tests.models.conftest import MODELS, StartRunner
 from tests.models.runner import Runner, Told
@@ -375,12 +375,8 @@ def test_adapters_are_there_again_after_a_sleep(tuned: Runner) -> None:
 
 PERSON: dict[str, Any] = {
     "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 8},
-        "age": {"type": "integer", "minimum": 0, "maximum": 120},
-        "mood": {"enum": ["glad", "sad"]},
-    },
-    "required": ["name", "age", "mood"],
+    "properties": {"age": {"type": "integer", "minimum": 0, "maximum": 120}, "mood": {"enum": ["glad", "sad"]}},
+    "required": ["age", "mood"],
     "additionalProperties": False,
 }
 
@@ -389,11 +385,11 @@ def test_a_schema_is_honoured_whatever_the_dice_say(chat: Runner) -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
     validator = jsonschema_rs.validator_for(PERSON)
     found = set()
-    for seed in range(1, 21):
-        answer = ask(chat, messages=STORY, response_format=wanted, temperature=1.0, seed=seed, max_tokens=160)
+    for seed in range(count(5, long=20)):
+        answer = ask(chat, messages=STORY, response_format=wanted, temperature=1.0, seed=seed + 1, max_tokens=160)
         validator.validate(json.loads(text(answer)))
         found.add(text(answer))
-    assert len(found) > 5, "hot enough to write something else"
+    assert len(found) > 1, "hot enough to write something else"
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "remember"}}])
@@ -401,12 +397,12 @@ def test_a_forced_call_has_arguments_of_its_schema_whatever_the_dice_say(chat: R
     tools = [{"type": "function", "function": {"name": "remember", "parameters": PERSON}}]
     validator = jsonschema_rs.validator_for(PERSON)
     ids = set()
-    for seed in range(1, 4):
-        answer = ask(chat, messages=STORY, tools=tools, tool_choice=choice, temperature=1.0, seed=seed, max_tokens=160)
+    for seed in range(count(2, long=5)):
+        answer = ask(chat, messages=STORY, tools=tools, tool_choice=choice, temperature=1.0, seed=seed + 1, max_tokens=160)
         (call,) = answer["choices"][0]["message"]["tool_calls"]
         validator.validate(json.loads(call["function"]["arguments"]))
         ids.add(call["id"])
-    assert len(ids) == 3
+    assert len(ids) == count(2, long=5)
 
 
 def test_log_probabilities_are_those_of_a_choice(chat: Runner) -> None:

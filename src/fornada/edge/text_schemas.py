@@ -1,6 +1,7 @@
 """JSON Schemas of text generation (WORKERS_AI.md, 5.3 and 7): what `ai/run` takes and gives, and the bodies of /v1.
 
     ai/run                  TEXT_GENERATION_IN      Workers AI's ranges
+      of OpenAI's family    OPENAI_FAMILY_IN        the same, or what a response is made of
     /v1/chat/completions    CHAT_IN                 OpenAI's where they are wider: any seed, `top_k` as vLLM takes it
     /v1/completions         COMPLETION_IN           the same; `logprobs` is a number there
 
@@ -154,6 +155,16 @@ TEXT_GENERATION_IN: Object = {
     ),
     "oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
 }
+OPENAI_FAMILY_IN: Object = {
+    **TEXT_GENERATION_IN,
+    "description": "A prompt, a conversation, or the input of a response",
+    "properties": {
+        **TEXT_GENERATION_IN["properties"],
+        "input": {"type": ["string", "array"], "description": "What /v1/responses takes, with its other fields: the answer is a response"},
+        "instructions": nullable(text("With `input`: a system message")),
+    },
+    "oneOf": [*TEXT_GENERATION_IN["oneOf"], {"required": ["input"]}],
+}
 CHAT_IN: Object = fields(
     "A conversation", {"messages": MESSAGES, **_SAMPLING, **_OPENAI, **_CONVERSATION, "logprobs": _LOGPROBS}, required=("messages",)
 )
@@ -203,13 +214,14 @@ TEXT_GENERATION_OUT = fields(
 )
 CHAT_OUT: Object = {
     "type": "object",
-    "description": "A chat.completion, as OpenAI writes it; a text_completion where a prompt was asked",
+    "description": "A chat.completion, as OpenAI writes it; a text_completion for a prompt, a response for an input",
     "properties": {
         "id": {"type": "string"},
-        "object": {"enum": ["chat.completion", "text_completion"]},
+        "object": {"enum": ["chat.completion", "text_completion", "response"]},
         "model": {"type": "string"},
         "choices": {"type": "array", "items": {"type": "object"}},
-        "usage": USAGE,
+        "output": {"type": "array", "items": {"type": "object"}},
+        "usage": {"type": "object"},
     },
-    "required": ["object", "choices"],
+    "required": ["object"],
 }

@@ -19,7 +19,7 @@ from fornada.core.specs import ModelSpec
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.schema_errors import describe
 from fornada.edge.tasks import Schema, Task, task_of
-from fornada.edge.text_schemas import CHAT_OUT
+from fornada.edge.text_schemas import CHAT_OUT, OPENAI_FAMILY_IN
 
 KEPT = 4096
 """Contracts remembered. A contract is small; a catalogue has hundreds of models."""
@@ -64,7 +64,8 @@ class Contract:
         self.task = task
         self.meter = meter
         self.max_body = max_body
-        self.input: Schema = task.input if input is None else input
+        taken = OPENAI_FAMILY_IN if openai_family else task.input
+        self.input: Schema = taken if input is None else input
         usual = CHAT_OUT if openai_family else task.output
         self.output: Schema = usual if output is None else output
         properties = self.input.get("properties")

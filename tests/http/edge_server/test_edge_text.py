@@ -406,6 +406,31 @@ def test_a_model_may_choose_openai_s_family_for_ai_run(edge: Served):
     assert response.code == 5010 and "output_family" in response.message
 
 
+def test_an_input_to_openai_s_family_is_answered_with_a_response(edge: Served):
+    asked = {"input": "Hi", "instructions": "Be short.", "store": False, "messages": None}
+    response = edge.run(asked, model="@test/openai")
+    result = response.result
+    assert (result["object"], result["model"], result["status"]) == ("response", "@test/openai", "completed"), response.body
+    assert result["output"][0]["content"][0]["text"] == "Hello" and result["usage"]["total_tokens"] == 5
+    conversation = json.loads(edge.inference.last.body)["messages"]
+    assert [(message["role"], message["content"]) for message in conversation] == [("system", "Be short."), ("user", "Hi")]
+    universal = {"model": "@test/openai", "input": {"input": "Hi"}, "options": {"rejectIfBusy": True}}
+    assert edge.fetch("POST", "/client/v4/accounts/acc/ai/run", payload=universal).result["object"] == "response"
+    assert edge.inference.last.request.reject_if_busy
+    edge.inference.behaviour = items(*SPOKEN)
+    with edge.connect() as connection:
+        connection.send_request("POST", RUN + "@test/openai", json.dumps({"input": "Hi", "stream": True}).encode())
+        said = connection.read_response(of="POST").body.decode()
+    assert "event: response.completed" in said and '"delta":"Hel"' in said
+    for payload, model, word in (
+        ({"input": 5}, "@test/openai", "input"),
+        ({"input": "Hi", **ASK}, "@test/openai", "oneOf"),
+        ({"input": "Hi"}, MODEL, "prompt"),
+    ):
+        refused = edge.run(payload, model=model)
+        assert (refused.status, refused.code) == (400, 5006) and word in refused.message
+
+
 def test_the_universal_form_generates_too(edge: Served):
     response = edge.fetch("POST", "/client/v4/accounts/acc/ai/run", payload={"model": MODEL, "input": ASK})
     assert response.result == {"response": "Hello", "usage": USAGE}

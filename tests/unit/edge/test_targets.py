@@ -37,7 +37,7 @@ def targets() -> Targets:
     parts = {"inference": FakeInference(), "catalog": (catalog := FakeCatalog()), "clock": Clock()}
     contracts = Contracts(observer=Unobserved(), catalog=catalog)
     parts |= {"contracts": contracts, "limits": None}
-    return Targets([RunDoor(jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), **parts), EmbeddingsDoor(**parts)])  # type: ignore[arg-type]
+    return Targets([RunDoor(jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), responses=None, **parts), EmbeddingsDoor(**parts)])  # type: ignore[arg-type]
 
 
 def found(targets: Targets, url: str) -> Target:
@@ -53,7 +53,14 @@ SEGMENT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_charact
 
 @given(st.lists(SEGMENT, min_size=1, max_size=4), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20))
 def test_every_name_survives_every_spelling(segments: list[str], account: str):
-    parts: Any = {"inference": FakeInference(), "catalog": FakeCatalog(), "contracts": None, "clock": Clock(), "limits": None}
+    parts: Any = {
+        "inference": FakeInference(),
+        "catalog": FakeCatalog(),
+        "contracts": None,
+        "clock": Clock(),
+        "limits": None,
+        "responses": None,
+    }
     door = RunDoor(jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), **parts)
     name = "/".join(segments)
     if not account.isprintable():

@@ -102,8 +102,18 @@ class Server:
         limits = Limits(usage=usage, account_rpm=auth.account_rpm, account_neurons=auth.account_neurons, now=clock.now)
         contracts = Contracts(observer=self._observer, catalog=catalog)
         tuner = Tuner(finetunes)
+        responding = openai.ResponsesDoor(
+            inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
+        )
         run = workers_ai.RunDoor(
-            inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, jobs=jobs, tuner=tuner
+            inference=inference,
+            catalog=catalog,
+            contracts=contracts,
+            clock=self._clock,
+            limits=limits,
+            jobs=jobs,
+            tuner=tuner,
+            responses=responding,
         )
         bound = binding.BindingDoor(run)
         invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits)
@@ -131,9 +141,7 @@ class Server:
                 for door in (*openai.DOORS, *anthropic.DOORS)
             ],
             bound,
-            openai.ResponsesDoor(
-                inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
-            ),
+            responding,
             infer,
             tfserving.ServingDoor(
                 inference=inference,

@@ -1,6 +1,7 @@
 """`POST …/ai/run/{model}` and `POST …/ai/run`: inference."""
 
 import re
+from typing import Protocol
 
 from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
 from fornada.core.jobs import JobsPort
@@ -10,13 +11,13 @@ from fornada.core.requests import Sink
 from fornada.core.resources import format_size
 from fornada.edge.auth import ANYBODY, account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
-from fornada.edge.dialects.workers_ai.answer import RunSink
+from fornada.edge.dialects.workers_ai.answer import CLOSE, OPEN, RunSink
 from fornada.edge.dialects.workers_ai.body import Input, joined, read_body, read_json
 from fornada.edge.dialects.workers_ai.queue import LONGEST_POLL, POLL, QUEUE_BYTES, Queue
 from fornada.edge.dialects.workers_ai.text import text_sink
 from fornada.edge.finetuned import Tuner
 from fornada.edge.invoke import Invoker, quoted
-from fornada.edge.json_bodies import fields_of, is_true, value_of
+from fornada.edge.json_bodies import Fields, fields_of, is_true, value_of
 from fornada.edge.limits import Limits
 from fornada.edge.platform_options import QueueWanted, check_tags, read_options
 from fornada.edge.problems import Style
@@ -25,6 +26,25 @@ from fornada.edge.text_generation import identity as identity_of
 from fornada.edge.validation import Contract, Contracts
 
 _PATH = re.compile(rb"/client/v4/accounts/([^/]+)/ai/run(?:/+(.*))?\Z", re.DOTALL)
+
+
+class Responds(Protocol):
+    """Who answers {"input": …} with a response."""
+
+    def respond(
+        self,
+        exchange: Exchange,
+        fields: Fields,
+        name: str,
+        resolved: Resolved,
+        contract: Contract,
+        account: AccountId,
+        *,
+        around: tuple[bytes, bytes],
+        reject_if_busy: bool,
+    ) -> None:
+        """`fields` without nulls and without the model, which the caller calls `name`. `around`: what stands before and behind a whole
+        answer. Raises FornadaError."""
 
 
 class RunDoor:
@@ -40,6 +60,7 @@ class RunDoor:
         limits: Limits,
         jobs: JobsPort,
         tuner: Tuner,
+        responses: Responds,
     ) -> None:
         self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
         self._contracts = contracts
@@ -47,6 +68,7 @@ class RunDoor:
         self._clock = clock
         self._queue = Queue(jobs)
         self._tuner = tuner
+        self._responses = responses
 
     def match(self, path: bytes, query: bytes) -> Target | None:
         found = _PATH.match(path)
@@ -115,6 +137,8 @@ class RunDoor:
                     self._invoker.run(exchange, RunSink(exchange, stream), resolved, account, (body,), stream=stream)
                     return
                 pieces = (body,)
+            if contract.openai_family and self._responded(exchange, joined(pieces), target.name, resolved, contract, account):
+                return
             facts = exchange.facts
             try:
                 given = read_body(pieces, facts.content_type, facts.media_type, target.query, contract)
@@ -124,6 +148,27 @@ class RunDoor:
             self._run(exchange, resolved, contract, account, given, target.name)
         except FornadaError as error:
             exchange.fail(error)
+
+    def _responded(
+        self,
+        exchange: Exchange,
+        body: bytes,
+        named: str,
+        resolved: Resolved,
+        contract: Contract,
+        account: AccountId,
+        *,
+        reject_if_busy: bool = False,
+    ) -> bool:
+        """Whether the body is {"input": …} of a model of OpenAI's family, which is answered with a response."""
+        if not contract.drop_nulls or body.lstrip()[:1] != b"{":
+            return False
+        fields = {name: raw for name, raw in fields_of(body).items() if bytes(raw) != b"null"}
+        if "input" not in fields or "prompt" in fields or "messages" in fields:
+            return False
+        around = OPEN, CLOSE
+        self._responses.respond(exchange, fields, named, resolved, contract, account, around=around, reject_if_busy=reject_if_busy)
+        return True
 
     def _run(self, exchange: Exchange, resolved: Resolved, contract: Contract, account: AccountId, given: Input, named: str) -> None:
         """Hands the request over. Raises what the Tuner raises."""
@@ -172,6 +217,8 @@ class RunDoor:
         except QueueWanted:
             reject_if_busy, queued = False, True
         if (queued or POLL in text[:LONGEST_POLL]) and self._queue.takes(exchange, text, resolved, account, name, queued=queued):
+            return
+        if contract.openai_family and self._responded(exchange, text, name, resolved, contract, account, reject_if_busy=reject_if_busy):
             return
         given = read_json(text, contract)
         given = given._replace(reject_if_busy=given.reject_if_busy or reject_if_busy)

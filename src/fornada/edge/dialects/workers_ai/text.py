@@ -4,6 +4,7 @@
 "workers-ai", or nothing     {"response", "tool_calls", "usage"}     {"response", …}
 "openai"                     a chat.completion                       chat.completion.chunk
   the same, for a prompt     a text_completion                       text_completion
+  the same, for an input     a response (run.Responds)               its named events
 """
 
 from fornada.core.requests import AnswerHead, Sink

@@ -6,7 +6,7 @@ import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError
 from fornada.core.names import AccountId
-from fornada.core.ports import CatalogPort, Clock, InferencePort
+from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
 from fornada.core.requests import AnswerHead, Sink
 from fornada.core.responses import KeptResponse, ResponseStore
 from fornada.edge.calls import Exchange
@@ -15,12 +15,13 @@ from fornada.edge.dialects.openai.responses.kept import KEPT_S, MOST, MOST_BYTES
 from fornada.edge.dialects.openai.responses.object import ResponseEvents, frame_of
 from fornada.edge.dialects.openai.responses.request import ResponseRequest, read_response
 from fornada.edge.dialects.openai.responses.schema import BODY
+from fornada.edge.json_bodies import Fields
 from fornada.edge.limits import Limits
 from fornada.edge.text_generation import Identity, identity
 from fornada.edge.text_named import NamedSink
 from fornada.edge.text_other import NoObject
 from fornada.edge.v1_door import V1Door, model_of
-from fornada.edge.validation import Contracts
+from fornada.edge.validation import Contract, Contracts
 
 
 class ResponsesDoor(V1Door):
@@ -47,6 +48,36 @@ class ResponsesDoor(V1Door):
         fields = BODY.fields(exchange.body())
         name = model_of(fields)
         resolved, contract = self.model(exchange, name, account)
+        self._respond(exchange, fields, name, resolved, contract, account)
+
+    def respond(
+        self,
+        exchange: Exchange,
+        fields: Fields,
+        name: str,
+        resolved: Resolved,
+        contract: Contract,
+        account: AccountId,
+        *,
+        around: tuple[bytes, bytes],
+        reject_if_busy: bool,
+    ) -> None:
+        """As workers_ai.run.Responds."""
+        given = {**fields, "model": msgspec.Raw(msgspec.json.encode(name))}
+        self._respond(exchange, given, name, resolved, contract, account, around=around, reject_if_busy=reject_if_busy)
+
+    def _respond(
+        self,
+        exchange: Exchange,
+        fields: Fields,
+        name: str,
+        resolved: Resolved,
+        contract: Contract,
+        account: AccountId,
+        *,
+        around: tuple[bytes, bytes] = (b"", b""),
+        reject_if_busy: bool = False,
+    ) -> None:
         known = identity("chatcmpl", exchange.trace_id, self._clock.wall(), name)
         key = known.id.rpartition("-")[2]
 
@@ -58,27 +89,33 @@ class ResponsesDoor(V1Door):
             return turns
 
         asked = read_response(fields, contract, f"msg_{key}", earlier)
-        form = ResponseForm(known, asked, account, self._responses)
+        form = ResponseForm(known, asked, account, self._responses, around)
         sink = NamedSink(exchange, form, stream=asked.stream)
-        self._invoker.run(exchange, sink, resolved, account, (asked.body,), stream=asked.stream, reject_if_busy=asked.reject_if_busy)
+        busy = asked.reject_if_busy or reject_if_busy
+        self._invoker.run(exchange, sink, resolved, account, (asked.body,), stream=asked.stream, reject_if_busy=busy)
 
 
 class ResponseForm:
     """A response and its events."""
 
-    __slots__ = ("_account", "_asked", "_responses", "identity")
+    __slots__ = ("_account", "_around", "_asked", "_responses", "identity")
 
-    def __init__(self, identity: Identity, asked: ResponseRequest, account: AccountId, responses: ResponseStore) -> None:
+    def __init__(
+        self, identity: Identity, asked: ResponseRequest, account: AccountId, responses: ResponseStore, around: tuple[bytes, bytes]
+    ) -> None:
+        """`around`: what stands before and behind a whole answer."""
         self.identity = identity
         self._asked = asked
         self._account = account
         self._responses = responses
+        self._around = around
 
     def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
         events = self.events()
         events.item(body)
         events.end(head.usage)
-        return (msgspec.json.encode({**events.response, **({"nonfinite": True} if head.nonfinite else {})}),)
+        before, behind = self._around
+        return before, msgspec.json.encode({**events.response, **({"nonfinite": True} if head.nonfinite else {})}), behind
 
     def events(self) -> ResponseEvents:
         asked = self._asked
