@@ -81,7 +81,16 @@ def test_pages_end(edge: Served):
     info = edge.fetch("GET", f"{AI}/models/search?per_page=3&page=9").json()["result_info"]
     assert info == {"page": 9, "per_page": 3, "count": 0, "total_count": 4, "total_pages": 2}
     assert len(names(edge, "?page=0&per_page=0")) == 4, "what the SDK sends for nothing"
-    for query in ("page=-1", "page=x", "per_page=1001", "format=csv", "page=9999999999999999999999", "page=1.5"):
+    for query in (
+        "page=-1",
+        "page=x",
+        "per_page=1001",
+        "format=csv",
+        "hide_experimental=maybe",
+        "include_deprecated=2",
+        "page=9999999999999999999999",
+        "page=1.5",
+    ):
         refused = edge.fetch("GET", f"{AI}/models/search?{query}")
         assert (refused.status, refused.code) == (400, 5006), query
 

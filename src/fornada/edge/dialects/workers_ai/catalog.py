@@ -73,7 +73,15 @@ class _Lists:
         page = _number(query, "page", most=MOST_PAGES) or 1
         per_page = _number(query, "per_page", most=LONGEST_PAGE) or USUAL_PAGE
         form = _form_of(query)
-        found = [entry for entry in self._entries(call) if _matches(entry, query, now=self._wall())]
+        experimental, deprecated = not _flag(query, "hide_experimental"), _flag(query, "include_deprecated")
+        now = self._wall()
+        found = [
+            entry
+            for entry in self._entries(call)
+            if (experimental or not is_experimental(entry.stable.spec))
+            and (deprecated or not is_deprecated(entry.stable.spec, now=now))
+            and _matches(entry, query)
+        ]
         # The end must be an empty page: clients ask for further ones until they get one.
         shown = found[(page - 1) * per_page : page * per_page]
         info = {
@@ -137,15 +145,14 @@ def _form_of(query: Mapping[str, str]) -> Callable[[Entry], dict[str, Any]]:
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
-    return query.get(name, "").strip().lower() in ("true", "1")
+    text = query.get(name, "").strip().lower()
+    if text not in ("", "true", "false", "1", "0"):
+        raise BadRequest(f"'{name}' must be true or false")
+    return text in ("true", "1")
 
 
-def _matches(entry: Entry, query: Mapping[str, str], *, now: float) -> bool:
+def _matches(entry: Entry, query: Mapping[str, str]) -> bool:
     spec = entry.stable.spec
-    if _flag(query, "hide_experimental") and is_experimental(spec):
-        return False
-    if not _flag(query, "include_deprecated") and is_deprecated(spec, now=now):
-        return False
     if wanted := query.get("search", "").casefold():
         if not any(wanted in text.casefold() for text in (*names_of(entry), spec.description)):
             return False
