@@ -189,13 +189,16 @@ def test_a_header_that_can_t_be_is_named(edge: Served, header: str, value: str):
 def test_an_identical_request_is_answered_from_what_is_kept(edge: Served):
     put(edge, cache_ttl=60)
     first = ask(edge, {"a": 1, "b": [2]})
-    again = edge.fetch("POST", WAY, b'{ "b": [2],\n "a": 1 }', headers={"user-agent": "another"})
+    typed = {"user-agent": "another", "content-type": "application/x-www-form-urlencoded"}
+    again = edge.fetch("POST", WAY, b'{ "b": [2],\n "a": 1 }', headers=typed)
     assert (status(first), status(again)) == ("MISS", "HIT")
     assert again.body == first.body and again.headers["content-type"] == first.headers["content-type"]
     assert again.headers["cf-aig-log-id"] != first.headers["cf-aig-log-id"]
     assert len(edge.inference.requests) == 1
     assert status(ask(edge, {"a": 1, "b": [3]})) == "MISS"
     hit, *_ = logs(edge, cached="true")
+    assert hit["request_content_type"] == "application/json", "what curl calls a form"
+    assert edge.fetch("GET", f"{GATEWAYS}/g/logs/{hit['id']}/request").json() == {"a": 1, "b": [2]}
     assert hit["cached"] is True and hit["cost"] == 0 and hit["success"] is True
 
 

@@ -28,7 +28,7 @@ from fornada.core.ports import CatalogPort, Clock, Resolved
 from fornada.core.ports_gateway import GatewaysPort
 from fornada.edge.calls import Exchange
 from fornada.edge.gateway.answers import TAIL_BYTES, cost_of, tokens_of, type_of
-from fornada.edge.gateway.steps import Step, model_in
+from fornada.edge.gateway.steps import JSON, Step, model_in
 from fornada.edge.inner import InnerExchange
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.problems import is_success, problem, status_of
@@ -42,6 +42,7 @@ LONGEST_TEXT = 256
 _NO_RUN = (b"queueRequest", b'"request_id"')
 """In the body of what asks for a job or after one: its answer is another one each time."""
 _PAYLOAD_TYPES = ("application/json", "text/")
+_AS_JSON = ("", "application/json", "application/x-www-form-urlencoded", "text/plain")
 
 
 class Timer(Protocol):
@@ -324,7 +325,7 @@ class Passage:
             provider=step.provider,
             endpoint=f"{step.target.door.__class__.__name__} {step.target.name} {step.target.shown_query}",
             version=version,
-            media_type="" if step.facts.media_type in ("", "application/json") else step.facts.content_type,
+            media_type=_type_of_body(step),
             body=step.body,
             headers=msgspec.json.decode(step.facts.forwarded, type=dict[str, str]),
             rules=self._rules,
@@ -381,7 +382,7 @@ class Passage:
         if id is None:
             return
         resolved = self._resolved
-        asked_type = step.facts.content_type or "application/json"
+        asked_type = _type_of_body(step)
         payload = self._payload(asked_type, type, body)
         log = Log(
             id=id,
@@ -420,6 +421,12 @@ class Passage:
         most = self._shared.most_log_body if self._rules.payload else 0
         asked = self._step.body[:most] if asked_type.startswith(_PAYLOAD_TYPES) else b""
         return Payload(asked, body[:most] if type.startswith(_PAYLOAD_TYPES) else b"")
+
+
+def _type_of_body(step: Step) -> str:
+    """JSON is sent under many names: curl calls it a form, and doors take it for what it is."""
+    plain = step.facts.media_type in _AS_JSON
+    return JSON if plain and step.body.lstrip()[:1] in (b"{", b"", b"[") else step.facts.content_type or JSON
 
 
 class _Attempt:
