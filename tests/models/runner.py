@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import fornada_sdk
 from fornada.node.memory_use import held_by
+from fornada_sdk.api_tensors import Tensor, received
+from fornada_sdk.runner.received import TENSORS_TYPE
 from fornada_sdk.wire.channel import Channel, pair
 from fornada_sdk.wire.framing import MORE, Assembler, frame, frames, split
 from fornada_sdk.wire.messages import CREDIT_BODY, Kind, decode, encode, invoke_head, split_head
@@ -183,9 +185,24 @@ class Runner:
         self._keeper.close()
         self._link.close()
 
-    def _invoke(self, body: bytes, type: str, parts: list[tuple[str, int]], *, stream: bool) -> int:
+    def ask_tensors(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors in, tensors out."""
+        places = [[name, tensor.dtype, list(tensor.shape), len(tensor.data)] for name, tensor in given.items()]
+        body = b"".join(bytes(tensor.data) for tensor in given.values())
+        self._invoke(body, TENSORS_TYPE, [], stream=False, more={"tensors": {"tensors": places}})
+        while True:
+            kind, number, payload = self._next(ANSWER_S)
+            if kind == Kind.ANSWER:
+                head, rest = split_head(payload)
+                self._write(frame(Kind.ACK, 0, number.to_bytes(8, "little")))
+                said = decode(head)
+                assert said.get("status", "ok") == "ok", said
+                return dict(received(said["tensors"], bytes(rest)))
+
+    def _invoke(self, body: bytes, type: str, parts: list[tuple[str, int]], *, stream: bool, more: Mapping[str, Any] | None = None) -> int:
         number = next(self._ids)
-        head = encode({"request_id": f"r{number}", "trace_id": "", "account": "local", "type": type, "parts": parts, "stream": stream})
+        said = {"request_id": f"r{number}", "trace_id": "", "account": "local", "type": type, "parts": parts, "stream": stream}
+        head = encode({**said, **(more or {})})
         for packet in frames(Kind.INVOKE, Kind.PART, number, invoke_head(head, ANSWER_S), [body]):
             self._write(packet)
         return number

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fornada_sdk.api_tensors import Tensor
 from tests.models.conftest import MODELS, StartRunner
 from tests.models.environments import digest, environment, made, run
 from tests.models.onnx_file import FLOAT, INT64, STRING, add_model, identity_model
@@ -105,6 +106,8 @@ def test_strings_pass_through_onnx(serve: Serve) -> None:
     assert runner.ask({"inputs": ["a", "é"]}).json == {"outputs": {"y": ["a", "é"]}}
     assert runner.ask({"inputs": []}).json == {"outputs": {"y": []}}
     assert runner.ask({"inputs": [{"b64": "AP8="}]}).status == "bad_request"
+    answer = runner.ask_tensors({"x": Tensor(["a", "é"])})["y"]
+    assert (answer.dtype, answer.flat()) == ("BYTES", [b"a", "é".encode()])
 
 
 def test_a_saved_model_alone_is_a_model(serve: Serve, weights: Path) -> None:
@@ -113,6 +116,8 @@ def test_a_saved_model_alone_is_a_model(serve: Serve, weights: Path) -> None:
     assert {"name": "rows", "dtype": "INT64", "shape": [-1]} in runner.ready["tensors"]["outputs"]
     answer = runner.ask({"inputs": {"x": [[1, 2.5]], "n": [4, 5]}})
     assert answer.json == {"outputs": {"y": [[2, 5]], "rows": [5, 6]}}
+    tensors = runner.ask_tensors({"x": Tensor([[1, 2.5]], "FP32"), "n": Tensor([4, 5], "INT64")})
+    assert (tensors["y"].tolist(), tensors["rows"].dtype, tensors["rows"].tolist()) == ([[2, 5]], "INT64", [5, 6])
     answers = runner.send_all([(b'{"inputs": {"x": [[%d, 1]], "n": [1]}}' % i, "application/json", []) for i in range(4)])
     assert [answer.json["outputs"]["y"] for answer in answers] == [[[2.0 * i, 2]] for i in range(4)]
 
@@ -120,6 +125,8 @@ def test_a_saved_model_alone_is_a_model(serve: Serve, weights: Path) -> None:
 def test_strings_and_a_signature_of_another_name_work_in_a_saved_model(serve: Serve, weights: Path) -> None:
     runner = serve("tensorflow", weights / "words")
     assert runner.ask({"inputs": ["oven", {"b64": "AP8="}]}).json == {"outputs": {"upper": ["OVEN", {"b64": "AP8="}], "length": [4, 2]}}
+    (given,) = runner.ready["tensors"]["inputs"]
+    assert runner.ask_tensors({given["name"]: Tensor(["oven", b"\0\xff"])})["upper"].flat() == [b"OVEN", b"\0\xff"]
 
 
 def test_a_keras_file_alone_is_a_model(serve: Serve, weights: Path) -> None:
@@ -151,6 +158,8 @@ def test_a_tflite_file_alone_is_a_model(serve: Serve, weights: Path) -> None:
         assert runner.ask({"inputs": rows}).json == {"outputs": {output["name"]: [[3 * x for x in row] for row in rows]}}
     answers = runner.send_all([(b'{"inputs": [[%d, 1]]}' % i, "application/json", []) for i in range(9)])
     assert [answer.json["outputs"][output["name"]] for answer in answers] == [[[3.0 * i, 3]] for i in range(9)]
+    (given,) = runner.ready["tensors"]["inputs"]
+    assert runner.ask_tensors({given["name"]: Tensor([[1, 2.5]], "FP32")})[output["name"]].tolist() == [[3, 7.5]]
     answer = runner.ask({"inputs": [[1, 2, 3]]})
     assert answer.status == "bad_request" and "it came as [1, 3]" in answer.head["message"]
 
