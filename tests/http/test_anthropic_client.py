@@ -90,6 +90,12 @@ def test_an_answer_is_parsed_into_a_model_of_pydantic_s(client: anthropic.Anthro
     assert message.parsed_output == Heard(heard="one two")
 
 
+def test_models_are_listed_to_their_end(client: anthropic.Anthropic, parrot: str):
+    (model,) = [each for each in client.models.list() if each.id == parrot]
+    assert (model.type, model.display_name, model.lifecycle) == ("model", parrot, "active") and model.created_at.year > 2020
+    assert client.models.retrieve(parrot).created_at == model.created_at
+
+
 def test_refusals_and_failures_are_the_client_s_own_errors(client: anthropic.Anthropic, parrot: str, openai_parrot: str):
     with pytest.raises(anthropic.NotFoundError, match="no/such-model"):
         client.messages.create(max_tokens=64, messages=SAID, model="no/such-model")

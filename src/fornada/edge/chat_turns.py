@@ -31,6 +31,8 @@ class Turns:
 
     def __init__(self, earlier: Sequence[Message] = ()) -> None:
         self.messages: list[Message] = list(earlier)
+        self._calling: Message | None = None
+        """The message that calls are added to, where it is one of ours: an earlier request's stays as it is."""
 
     def say(self, role: str, parts: Sequence[Part]) -> None:
         self.messages.append({"role": role, "content": content_of(parts)})
@@ -41,10 +43,9 @@ class Turns:
         if last is None or last["role"] != "assistant":
             last = {"role": "assistant", "content": ""}
             self.messages.append(last)
-        elif "tool_calls" not in last:
-            last = self.messages[-1] = {**last}  # it may be an earlier request's
-        call = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        last["tool_calls"] = [*last.get("tool_calls", ()), call]
+        if last is not self._calling:
+            last = self.messages[-1] = self._calling = {**last, "tool_calls": list(last.get("tool_calls", ()))}
+        last["tool_calls"].append({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 
     def result(self, call_id: str, parts: Sequence[Part]) -> None:
         self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content_of(parts)})

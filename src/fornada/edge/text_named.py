@@ -10,7 +10,7 @@ from fornada.core.requests import AnswerHead, Sink
 from fornada.edge.calls import Exchange
 from fornada.edge.problems import Style, error_object
 from fornada.edge.text_generation import Identity
-from fornada.edge.text_sink import TextSink
+from fornada.edge.text_sink import JSON, TextSink
 
 
 class NamedEvents(Protocol):
@@ -45,6 +45,13 @@ class NamedSink(TextSink):
 
     def __init__(self, exchange: Exchange, form: NamedForm, *, stream: bool) -> None:
         super().__init__(exchange, form, stream=stream)
+
+    def answer(self, head: AnswerHead, body: bytes | memoryview) -> None:
+        if self._stream and head.http_status == 200 and head.type.startswith("text/"):
+            # A model that answers in plain text: whoever follows events reads nothing else.
+            body = msgspec.json.encode(bytes(body).decode(errors="replace"))
+            head = msgspec.structs.replace(head, type=JSON)
+        super().answer(head, body)
 
     def _framed(self, events: list[bytes]) -> bytes:
         return b"".join(events)

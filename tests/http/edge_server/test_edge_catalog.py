@@ -165,7 +165,12 @@ def test_authors_and_tasks(edge: Served):
 def test_openai_s_lists(edge: Served, base: str):
     listed = edge.fetch("GET", f"{base}/models").json()
     assert listed["object"] == "list"
-    assert {"id": "@cf/meta/llama", "object": "model", "created": 1700000000, "owned_by": "meta"} in listed["data"]
+    (llama,) = [each for each in listed["data"] if each["id"] == "@cf/meta/llama"]
+    assert llama == {
+        **{"id": "@cf/meta/llama", "object": "model", "created": 1700000000, "owned_by": "meta"},
+        **{"type": "model", "display_name": "@cf/meta/llama", "created_at": "2023-11-14T22:13:20Z", "lifecycle": "active"},
+    }
+    assert (listed["has_more"], listed["last_id"]) == (False, listed["data"][-1]["id"])
     for spelled in ("@cf/meta/llama", "@cf%2Fmeta%2Fllama", "%40cf%2Fmeta%2Fllama", "@cf/microsoft/resnet-50", "@cf/meta/llama/"):
         one = edge.fetch("GET", f"{base}/models/{spelled}").json()
         assert one["object"] == "model" and one["id"] in ("@cf/meta/llama", "@cf/microsoft/resnet-50")

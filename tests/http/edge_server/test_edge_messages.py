@@ -144,6 +144,7 @@ def test_a_form_for_the_answer_goes_through(edge: Served):
         ({"model": None}, "model"),
         ({"messages": []}, "/messages"),
         ({"messages": "x"}, "/messages"),
+        ({"messages": SAID * 10_001}, "/messages"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "/messages/0/role"),
         ({"messages": [{"role": "user"}]}, "/messages/0"),
         ({"messages": [{"role": "user", "content": 5}]}, "/messages/0/content"),
@@ -206,7 +207,7 @@ def test_models_with_answers_of_their_own_do_too(edge: Served, own: bytes):
     assert ask(edge).json()["content"][0]["text"] == "Hello"
 
 
-@pytest.mark.parametrize("played", [items(*SPOKEN), items(*OWN), answer(completion())])
+@pytest.mark.parametrize("played", [items(*SPOKEN), items(*OWN), answer(completion()), answer(b"Hello", type="text/plain")])
 def test_events_come_in_anthropic_s_order_and_spell_the_message(edge: Served, played: Any):
     edge.inference.behaviour = played
     found = events(edge)

@@ -135,6 +135,8 @@ def test_tools_formats_and_a_model_s_own_fields_go_through(edge: Served):
         ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "call_id"),
         ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "output"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "/input/0/type"),
+        ({"input": [{"role": "user"}] * 10_001}, "/input"),
+        ({"tools": [WEATHER] * 129}, "/tools"),
         ({"input": [{"type": "computer_call"}]}, "/input/0/type"),
         ({"instructions": 5}, "/instructions"),
         ({"tools": [{"type": "web_search"}]}, "/tools/0"),
@@ -194,7 +196,7 @@ def test_models_with_answers_of_their_own_respond_too(edge: Served, own: bytes):
     assert respond(edge).json()["output"][0]["content"][0]["text"] == "Hello"
 
 
-@pytest.mark.parametrize("played", [items(*SPOKEN), items(*OWN), answer(completion())])
+@pytest.mark.parametrize("played", [items(*SPOKEN), items(*OWN), answer(completion()), answer(b"Hello", type="text/plain")])
 def test_events_come_in_openai_s_order_and_spell_the_response(edge: Served, played: Any):
     edge.inference.behaviour = played
     found = events(edge)
@@ -305,6 +307,13 @@ def test_kept_responses_are_shown_and_forgotten_to_their_account_alone(edge: Ser
     assert respond(edge, previous_response_id=body["id"]).status == 400
     assert edge.fetch("DELETE", f"{base}/{body['id']}").json() == {"id": body["id"], "object": "response", "deleted": True}
     assert edge.fetch("GET", f"{base}/{body['id']}").status == 404
+
+
+def test_a_conversation_that_outgrows_the_model_s_bodies_is_too_large(edge: Served):
+    edge.catalog.add("@test/small", task="text-generation", serving={"max_body": "1KiB"})
+    first = respond(edge, model="@test/small", input="x" * 600).json()
+    response = respond(edge, model="@test/small", input="y" * 600, previous_response_id=first["id"])
+    assert (response.status, response.code) == (413, 3006) and len(edge.inference.requests) == 1
 
 
 def test_what_is_not_to_be_stored_isn_t_and_a_full_disk_costs_no_answer(edge: Served):

@@ -3,8 +3,11 @@
 from typing import Any
 
 from fornada.edge.body_schemas import BodySchema
+from fornada.edge.text_schemas import MOST_TOOLS
 
 Object = dict[str, Any]
+MOST_MESSAGES = 10_000
+"""No conversation is as long, and each message is looked at one by one while everybody else waits."""
 
 
 def _maybe(kind: str, **more: Any) -> Object:
@@ -21,6 +24,7 @@ SCHEMA: Object = {
         "messages": {
             "type": "array",
             "minItems": 1,
+            "maxItems": MOST_MESSAGES,
             "items": {
                 "type": "object",
                 "properties": {
@@ -42,6 +46,7 @@ SCHEMA: Object = {
         "tools": {
             "type": ["array", "null"],
             "description": "Functions that the model may call",
+            "maxItems": MOST_TOOLS,
             "items": {
                 "type": "object",
                 "properties": {

@@ -1,5 +1,6 @@
 """`GET /v1/models` and `GET /v1/models/{id}`."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from fornada.core.errors import BadRequest, UnknownModel
@@ -41,6 +42,7 @@ _MODEL: dict[str, Any] = {
         "object": {"const": "model"},
         "created": {"type": "integer"},
         "owned_by": {"type": "string"},
+        **{name: {"type": "string", "description": "Anthropic's"} for name in ("type", "display_name", "created_at", "lifecycle")},
     },
     "required": ["id", "object", "created", "owned_by"],
 }
@@ -50,7 +52,13 @@ _ONE: dict[str, Any] = {
 }
 _MODELS = {
     "type": "object",
-    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _MODEL}},
+    "properties": {
+        "object": {"const": "list"},
+        "data": {"type": "array", "items": _MODEL},
+        "has_more": {"const": False},
+        "first_id": {"type": ["string", "null"]},
+        "last_id": {"type": ["string", "null"]},
+    },
     "required": ["object", "data"],
 }
 
@@ -91,7 +99,9 @@ class _Models:
 
     async def all(self, call: Call) -> Reply:
         entries = self._catalog.entries(account_of(call.account))
-        return json_reply({"object": "list", "data": [_model(entry.name, entry) for entry in entries]})
+        data = [_model(entry.name, entry) for entry in entries]
+        ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {"first_id": None, "last_id": None}
+        return json_reply({"object": "list", "data": data, "has_more": False, **ends})
 
     async def one(self, call: Call) -> Reply:
         name = call.parameters["id"].rstrip("/")
@@ -103,4 +113,15 @@ class _Models:
 
 
 def _model(id: str, entry: Entry) -> dict[str, Any]:
-    return {"id": id, "object": "model", "created": int(entry.stable.created), "owned_by": author_of(entry.name)}
+    """What OpenAI's clients read of a model, and what Anthropic's do, who ask at the same address."""
+    created = entry.stable.created
+    return {
+        "id": id,
+        "object": "model",
+        "created": int(created),
+        "owned_by": author_of(entry.name),
+        "type": "model",
+        "display_name": id,
+        "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+    }

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.errors import BadRequest, FornadaError
+from fornada.core.errors import BadRequest, FornadaError, TooLarge
 from fornada.core.names import AccountId
 from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
 from fornada.core.requests import AnswerHead, Sink
@@ -89,6 +89,8 @@ class ResponsesDoor(V1Door):
             return turns
 
         asked = read_response(fields, contract, f"msg_{key}", earlier)
+        if len(asked.body) > contract.max_body:
+            raise TooLarge(f"with what was said before the conversation has more than {contract.max_body} bytes, this model's limit")
         form = ResponseForm(known, asked, account, self._responses, around)
         sink = NamedSink(exchange, form, stream=asked.stream)
         busy = asked.reject_if_busy or reject_if_busy

@@ -3,8 +3,11 @@
 from typing import Any
 
 from fornada.edge.body_schemas import BodySchema
+from fornada.edge.text_schemas import MOST_TOOLS
 
 Object = dict[str, Any]
+MOST_ITEMS = 10_000
+"""No conversation is as long, and each item is looked at one by one while everybody else waits."""
 
 
 def _maybe(kind: str, **more: Any) -> Object:
@@ -25,7 +28,7 @@ _CHOICE: Object = {
             "properties": {
                 "type": {"const": "allowed_tools"},
                 "mode": {"enum": ["auto", "required"]},
-                "tools": {"type": "array", "items": {"type": "object"}},
+                "tools": {"type": "array", "maxItems": MOST_TOOLS, "items": {"type": "object"}},
             },
             "required": ["type", "mode", "tools"],
         },
@@ -61,7 +64,10 @@ SCHEMA: Object = {
     "type": "object",
     "properties": {
         "model": {"type": "string", "minLength": 1, "description": "Name or alias of a text-generation model"},
-        "input": {"description": "A text, or items", "anyOf": [{"type": "string"}, {"type": "array", "items": _ITEM}]},
+        "input": {
+            "description": "A text, or items",
+            "anyOf": [{"type": "string"}, {"type": "array", "maxItems": MOST_ITEMS, "items": _ITEM}],
+        },
         "instructions": _maybe("string", description="A system message; not taken over by responses that go on from this one"),
         "previous_response_id": _maybe("string", description="Go on from this response: it must have been stored"),
         "store": _maybe("boolean", description="Keep the response, for 30 days at most; true unless said"),
@@ -73,6 +79,7 @@ SCHEMA: Object = {
         "tools": {
             "type": ["array", "null"],
             "description": "Functions that the model may call",
+            "maxItems": MOST_TOOLS,
             "items": {
                 "type": "object",
                 "properties": {
