@@ -167,8 +167,14 @@ def test_openai_s_lists(edge: Served, base: str):
     assert listed["object"] == "list"
     (llama,) = [each for each in listed["data"] if each["id"] == "@cf/meta/llama"]
     assert llama == {
-        **{"id": "@cf/meta/llama", "object": "model", "created": 1700000000, "owned_by": "meta"},
-        **{"type": "model", "display_name": "@cf/meta/llama", "created_at": "2023-11-14T22:13:20Z", "lifecycle": "active"},
+        "id": "@cf/meta/llama",
+        "object": "model",
+        "created": 1700000000,
+        "owned_by": "meta",
+        "type": "model",
+        "display_name": "@cf/meta/llama",
+        "created_at": "2023-11-14T22:13:20Z",
+        "lifecycle": "active",
     }
     assert (listed["has_more"], listed["last_id"]) == (False, listed["data"][-1]["id"])
     for spelled in ("@cf/meta/llama", "@cf%2Fmeta%2Fllama", "%40cf%2Fmeta%2Fllama", "@cf/microsoft/resnet-50", "@cf/meta/llama/"):
