@@ -139,8 +139,8 @@ class Jobs:
             raise UnknownJob(f"no such job '{id[:64]}'")
         return found
 
-    def all(self, account: AccountId, kind: str) -> Sequence[Job]:
-        return self._store.jobs(account, kind)
+    def all(self, account: AccountId, kind: str, *, most: int, after: JobId | None = None) -> Sequence[Job]:
+        return self._store.jobs(account, kind, most=most, after=after)
 
     def statuses(self, job: Job) -> Sequence[Status]:
         live = self._live.get(job.id)

@@ -164,8 +164,8 @@ class JobStore(Protocol):
     def results(self, id: JobId) -> Iterator[Result]:
         """Of all items, by their numbers."""
 
-    def jobs(self, account: AccountId, kind: str) -> list[Job]:
-        """The newest first."""
+    def jobs(self, account: AccountId, kind: str, *, most: int, after: JobId | None = None) -> list[Job]:
+        """The newest first, of those older than `after`; none where that isn't the account's."""
 
     def waiting_items(self, account: AccountId) -> int:
         """Of all its jobs that have not ended, ended ones among them."""
@@ -183,8 +183,8 @@ class JobsPort(Protocol):
     def job(self, id: JobId, account: AccountId | None) -> Job:
         """Raises UnknownJob, also for somebody else's."""
 
-    def all(self, account: AccountId, kind: str) -> Sequence[Job]:
-        """Of one dialect, the newest first."""
+    def all(self, account: AccountId, kind: str, *, most: int, after: JobId | None = None) -> Sequence[Job]:
+        """Of one dialect, the newest first, of those older than `after`; none where that isn't the account's."""
 
     def statuses(self, job: Job) -> Sequence[Status]:
         """Of its items, by their numbers."""

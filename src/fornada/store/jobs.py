@@ -69,10 +69,16 @@ class JobRows(StoreFile):
         with self._errors():
             return [_job(row) for row in self._db.execute(f"SELECT {_JOB} FROM jobs WHERE ended = 0 ORDER BY created, rowid")]
 
-    def jobs(self, account: AccountId, kind: str) -> list[Job]:
+    def jobs(self, account: AccountId, kind: str, *, most: int, after: JobId | None = None) -> list[Job]:
+        before = ""
+        at: tuple[str, ...] = ()
+        if after is not None:
+            before = "AND (created, rowid) < (SELECT created, rowid FROM jobs WHERE id = ? AND account = ?) "
+            at = (after, account)
         with self._errors():
             rows = self._db.execute(
-                f"SELECT {_JOB} FROM jobs WHERE account = ? AND kind = ? ORDER BY created DESC, rowid DESC", (account, kind)
+                f"SELECT {_JOB} FROM jobs WHERE account = ? AND kind = ? {before}ORDER BY created DESC, rowid DESC LIMIT ?",
+                (account, kind, *at, most),
             )
             return [_job(row) for row in rows]
 

@@ -236,6 +236,10 @@ CREATE INDEX gateway_logs_by_gateway ON gateway_logs (account, gateway, created,
 CREATE INDEX gateway_logs_by_account ON gateway_logs (account, created, gateway, size);
 """
 
+JOBS_BY_ACCOUNT = """
+CREATE INDEX jobs_by_account ON jobs (account, kind, created);      -- a page of an account's list, whatever others have
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     FIRST,
     SERVING,
@@ -252,6 +256,7 @@ MIGRATIONS: tuple[str, ...] = (
     RESPONSES,
     GATEWAYS,
     GATEWAY_INDEXES,
+    JOBS_BY_ACCOUNT,
 )
 """Number n takes a file from schema version n to n + 1."""
 

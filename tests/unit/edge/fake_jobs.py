@@ -51,8 +51,11 @@ class FakeJobs:
             raise UnknownJob(f"no such job '{id}'")
         return found
 
-    def all(self, account: AccountId, kind: str) -> Sequence[Job]:
-        return [job for job in reversed(self.jobs.values()) if (job.account, job.kind) == (account, kind)]
+    def all(self, account: AccountId, kind: str, *, most: int, after: JobId | None = None) -> Sequence[Job]:
+        found = [job for job in reversed(self.jobs.values()) if (job.account, job.kind) == (account, kind)]
+        ids = [job.id for job in found]
+        begin = (ids.index(after) + 1 if after in ids else len(ids)) if after is not None else 0
+        return found[begin : begin + most]
 
     def statuses(self, job: Job) -> Sequence[Status]:
         return [result.status for result in self.results(job)]

@@ -104,6 +104,22 @@ class JobStoreConformance:
         assert again.counts(ONE) == {Status.COMPLETED: 1, Status.CANCELLED: 1}
         assert [each.status for each in again.results(ONE)] == [Status.COMPLETED, Status.CANCELLED]
 
+    def test_an_account_s_jobs_come_in_pages_the_newest_first(self, open_jobs: Open) -> None:
+        store = open_jobs()
+        other = AccountId("other")
+        for number in range(6):  # two at the same moment each
+            put(store, job(JobId(str(number)), created=100.0 + number // 2))
+            put(store, job(JobId(f"their {number}"), account=other, created=100.0 + number // 2))
+        kind = job().kind
+
+        def page(most: int, after: str | None = None, account: AccountId = LOCAL_ACCOUNT, of: str = kind) -> list[str]:
+            return [each.id for each in store.jobs(account, of, most=most, after=JobId(after) if after else None)]
+
+        assert page(10) == ["5", "4", "3", "2", "1", "0"]
+        assert (page(4), page(4, "2"), page(1, "0")) == (["5", "4", "3", "2"], ["1", "0"], [])
+        assert page(2, "their 3", other) == ["their 2", "their 1"]
+        assert (page(9, "their 3"), page(9, "none"), page(9, of="another")) == ([], [], [])
+
     def test_what_waits_is_counted_by_account(self, open_jobs: Open) -> None:
         store = open_jobs()
         put(store, job())

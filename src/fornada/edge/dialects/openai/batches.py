@@ -18,7 +18,7 @@ from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Parameter, Reply, Route, json_reply
 from fornada.edge.dialects.openai.batch_output import KIND, errors_id, output_id
 from fornada.edge.dialects.openai.jsonl import lines_of
-from fornada.edge.dialects.openai.pages import PAGE, page_of
+from fornada.edge.dialects.openai.pages import PAGE, listed, wanted_of
 from fornada.edge.idempotency import idempotency_key
 from fornada.edge.json_bodies import fields_of, value_of
 from fornada.edge.platform_options import webhook_of
@@ -159,7 +159,10 @@ class _Desk:
         return json_reply(self._shown(self._jobs.submit(order)))
 
     async def all(self, call: Call) -> Reply:
-        return json_reply(await page_of(self._jobs.all(account_of(call.account), KIND), call, self._shown))
+        wanted = wanted_of(call)
+        after = JobId(wanted.after) if wanted.after else None
+        found = self._jobs.all(account_of(call.account), KIND, most=wanted.limit + 1, after=after)
+        return json_reply(await listed(found[: wanted.limit], self._shown, more=len(found) > wanted.limit))
 
     async def one(self, call: Call) -> Reply:
         return json_reply(self._shown(self._job(call)))

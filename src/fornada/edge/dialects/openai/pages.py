@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fornada.core.errors import BadRequest
 from fornada.edge.calls import Call, Parameter
@@ -28,16 +28,33 @@ class Named(Protocol):
 Thing = TypeVar("Thing", bound=Named)
 
 
-async def page_of(found: Sequence[Thing], call: Call, shown: Callable[[Thing], dict[str, Any]]) -> dict[str, Any]:
-    """Those of the page alone are `shown`, and others get their turn between two of them: each may have 50,000 items to be counted. Raises
-    BadRequest for a limit that is none. After an id that isn't there, nothing comes."""
-    after, text = call.query.get("after", ""), call.query.get("limit", "") or str(USUAL)
+class Wanted(NamedTuple):
+    """`after` is empty for the first page."""
+
+    after: str
+    limit: int
+
+
+def wanted_of(call: Call) -> Wanted:
+    """Raises BadRequest for a limit that is none."""
+    text = call.query.get("limit", "") or str(USUAL)
     if not _LIMIT.match(text) or int(text) > MOST:
         raise BadRequest(f"'limit' must be a number from 1 to {MOST}")
+    return Wanted(call.query.get("after", ""), int(text))
+
+
+async def page_of(found: Sequence[Thing], call: Call, shown: Callable[[Thing], dict[str, Any]]) -> dict[str, Any]:
+    """The page that is asked for of all that there are. After an id that isn't there, nothing comes. Raises BadRequest."""
+    wanted = wanted_of(call)
     begin = 0
-    if after:
-        begin = next((place + 1 for place, each in enumerate(found) if each.id == after), len(found))
-    page = found[begin : begin + int(text)]
+    if wanted.after:
+        begin = next((place + 1 for place, each in enumerate(found) if each.id == wanted.after), len(found))
+    page = found[begin : begin + wanted.limit]
+    return await listed(page, shown, more=begin + len(page) < len(found))
+
+
+async def listed(page: Sequence[Thing], shown: Callable[[Thing], dict[str, Any]], *, more: bool) -> dict[str, Any]:
+    """A page as it is answered. Others get their turn between two of its things: each may have 50,000 items to be counted."""
     data = []
     for each in page:
         data.append(shown(each))
@@ -48,5 +65,5 @@ async def page_of(found: Sequence[Thing], call: Call, shown: Callable[[Thing], d
         "data": data,
         "first_id": ids[0] if ids else None,
         "last_id": ids[-1] if ids else None,
-        "has_more": begin + len(page) < len(found),
+        "has_more": more,
     }
