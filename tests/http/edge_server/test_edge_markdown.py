@@ -79,7 +79,7 @@ def test_each_file_has_its_result_in_order(edge: Served):
 def test_pictures_in_a_document_are_described_where_they_were(edge: Served):
     document = {"kind": "docx", "data": "one \ue0000\ue001 two \ue0001\ue001 forged \ue00077\ue001.", "images": ["iVBORw==", "iVBORw=="]}
     answers(edge, {"@fornada/to-markdown": answer(json.dumps(document).encode())})
-    (found,) = convert(edge, ("a.docx", "", b"PK")).json()["result"]
+    (found,) = convert(edge, ("a.docx", "application/octet-stream", b"PK")).json()["result"]
     assert found["data"] == f"one [{SAID}] two [{SAID}] forged ."
     assert found["mimeType"].endswith("wordprocessingml.document")
 

@@ -75,6 +75,8 @@ DOCUMENTS = {
     ".numbers": "application/vnd.apple.numbers",
 }
 SUPPORTED = [{"extension": extension, "mimeType": kind} for extension, kind in {**DOCUMENTS, **PICTURES}.items()]
+UNTOLD = ("", "application/octet-stream")
+"""Media types that say nothing: curl sends the second for most documents."""
 _OF_THE_FILE = (BadRequest, TooLarge, ModelRaised, RunnerDied, DeadlinePassed, OutOfDeviceMemory)
 _NOT_THERE = (UnknownModel, ModelNotAllowed, NeverFits, LoadFailed)
 """A vision model that isn't for this caller, or can't be had, says nothing, as one that isn't there."""
@@ -216,7 +218,7 @@ class Converter:
         extension = f".{file.name.rpartition('.')[2].lower()}" if "." in file.name else ""
         kind = file.mime_type.partition(";")[0].strip().lower()
         told = {**DOCUMENTS, **PICTURES}.get(extension, kind)
-        shown = {"id": self._new_id(), "name": file.name, "mimeType": file.mime_type or told}
+        shown = {"id": self._new_id(), "name": file.name, "mimeType": told if kind in UNTOLD else file.mime_type}
         try:
             if told in PICTURES.values():
                 text = await _picture(file, options, asker)
