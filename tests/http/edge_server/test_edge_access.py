@@ -102,6 +102,13 @@ MAY = {
     "POST /binding/{key}/run": USER,
     "GET /binding/{key}/run": USER,
     "GET /binding/{key}/ai-api/models/search": USER,
+    "POST /binding/{key}/to-everything/markdown/transformer": USER,
+    "GET /binding/{key}/to-everything/markdown/supported": USER,
+    "POST /binding/{key}/ai-gateway/run": USER,
+    "POST /binding/{key}/ai-gateway/universal/run/{gateway}": USER,
+    "GET /binding/{key}/ai-gateway/gateways/{gateway}/url/{provider}": USER,
+    "GET /binding/{key}/ai-gateway/gateways/{gateway}/logs/{log}": USER,
+    "PATCH /binding/{key}/ai-gateway/gateways/{gateway}/logs/{log}": USER,
     **{
         f"POST {base}:{verb}": USER
         for base in (TFS, f"{TFS}/versions/{{number}}", f"{TFS}/labels/{{label}}")

@@ -159,7 +159,9 @@ class Server:
             passages = Passages(
                 gateways=gateways, catalog=catalog, clock=clock, observer=self._observer, later=_later, most_log_body=log_body_bytes
             )
-            door = GatewayDoor(passages=passages, ways=Ways(self._doors))
+            ways = Ways(self._doors)
+            door = GatewayDoor(passages=passages, ways=ways)
+            bound.stand_behind(passages, ways)
             self._doors = (*self._doors, door)
             self._through = door.through
             gateway = gateway_routes(gateways=gateways, scheme="https" if certificates is not None else "http")
@@ -169,7 +171,7 @@ class Server:
         of_workers_ai = workers_ai.routes(catalog=catalog, contracts=contracts, finetunes=finetunes, converter=converter, wall=clock.wall)
         routes: list[Route] = [
             *of_workers_ai,
-            *binding.routes(of_workers_ai),
+            *binding.routes(of_workers_ai, gateway, converter),
             *tfserving.routes(catalog=catalog, operations=operations, signatures=said, numbered=numbered),
             *openai.routes(catalog=catalog, files=files, jobs=jobs, responses=responses, clock=self._clock, status=status_by(operations)),
             *oip.routes(models),

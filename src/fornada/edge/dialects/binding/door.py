@@ -1,6 +1,8 @@
 """`env.AI.run`: the binding's own forms of a request, as the Workers AI door takes them.
 
 {"inputs": {…}, "options": {…}}                the usual one
+/ai-gateway/run, with options.gateway          the same behind a gateway
+/ai-gateway/universal/run/{gateway}            entries, tried in their order: `env.AI.gateway(id).run`
 ?userInputs={…}, the body a stream             one input that is a ReadableStream or a FormData; the others stand in the query
 """
 
@@ -10,17 +12,22 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.errors import BadRequest, FornadaError
+from fornada.core.errors import BadRequest, FornadaError, UnknownRoute
+from fornada.core.gateway import WORKERS_AI, GatewayId, parse_gateway
 from fornada.core.names import parse_reference
-from fornada.edge.calls import Door, Exchange, Target
+from fornada.edge.calls import DEFAULT_BODY, Door, Exchange, Target
 from fornada.edge.dialects.binding.bare import BareExchange
+from fornada.edge.gateway.asked import asked_of_headers, asked_of_options
+from fornada.edge.gateway.passage import Passages
+from fornada.edge.gateway.steps import Step, Ways
 from fornada.edge.invoke import quoted
 from fornada.edge.json_bodies import encode, fields_of, value_of
 from fornada.edge.platform_options import check_tags
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded, query_of
 
-_PATH = re.compile(rb"/binding/-/run(?:/+(.*))?\Z", re.DOTALL)
+_PATH = re.compile(rb"/binding/-(/ai-gateway)?/run(?:/+(.*))?\Z", re.DOTALL)
+_UNIVERSAL = re.compile(rb"/binding/-/ai-gateway/universal/run/([^/]+)/*\Z")
 USER_INPUTS = "userInputs"
 PASSED_ON = ("rejectIfBusy", "tags", "webhook")
 """Options that the Workers AI door reads. The others are the runtime's business, or another door's."""
@@ -28,37 +35,90 @@ _WRAPPING = 4096
 """Bytes of a body beside the inputs."""
 
 
+class BindingTarget(Target, frozen=True, gc=False):
+    """What a request of the binding means."""
+
+    gated: bool = False
+    """Its options name a gateway."""
+    universal: str = ""
+    """The gateway that the path names."""
+
+
 class BindingDoor:
-    """The hot route of the binding."""
+    """The hot routes of the binding."""
 
     def __init__(self, run: Door) -> None:
         """`run` is the Workers AI door."""
         self._run = run
+        self._gateways: tuple[Passages, Ways] | None = None
+
+    def stand_behind(self, passages: Passages, ways: Ways) -> None:
+        """There are gateways."""
+        self._gateways = passages, ways
 
     def match(self, path: bytes, query: bytes) -> Target | None:
+        if universal := _UNIVERSAL.match(path):
+            try:
+                return BindingTarget(door=self, style=Style.BINDING, universal=parse_gateway(decoded(universal[1])))
+            except FornadaError as error:
+                return Target(door=self, style=Style.BINDING, error=error)
         found = _PATH.match(path)
         if found is None:
             return None
         try:
-            name = decoded(found[1] or b"").rstrip("/")
+            name = decoded(found[2] or b"").rstrip("/")
             reference = parse_reference(name) if name else None
             parameters = query_of(query)
             if tags := parameters.get("tags", ""):
                 check_tags(tags.split(","))
         except FornadaError as error:
             return Target(door=self, style=Style.BINDING, error=error)
-        return Target(door=self, style=Style.BINDING, name=name, reference=reference, query=parameters)
+        gated = found[1] is not None
+        return BindingTarget(door=self, style=Style.BINDING, name=name, reference=reference, query=parameters, gated=gated)
 
     def limit(self, target: Target) -> int:
+        if isinstance(target, BindingTarget) and target.universal:
+            return DEFAULT_BODY
         return self._run.limit(target) + _WRAPPING
 
     def handle(self, exchange: Exchange) -> None:
+        target = exchange.target
         try:
+            if isinstance(target, BindingTarget) and (target.gated or target.universal):
+                self._through_gateway(exchange, target)
+                return
             bare = _unwrapped(exchange)
         except FornadaError as error:
             exchange.fail(error)
             return
         self._run.handle(bare)
+
+    def _through_gateway(self, exchange: Exchange, target: BindingTarget) -> None:
+        if self._gateways is None:
+            raise UnknownRoute("this node has no gateways")
+        passages, ways = self._gateways
+        facts = exchange.facts
+        account = facts.caller.acting_for(None)
+        if target.universal:
+            steps = ways.entries(exchange.body(), facts, asked_of_headers(facts), account)
+            passages.begin(exchange, account=account, gateway=GatewayId(target.universal), steps=steps)
+            return
+        fields = fields_of(exchange.body().strip() or b"{}")
+        options = value_of(fields["options"]) if "options" in fields else None
+        named = options.pop("gateway", None) if isinstance(options, dict) else None
+        if not isinstance(named, dict) or not isinstance(named.get("id"), str):
+            raise BadRequest("required properties at '/options/gateway' are 'id'")
+        # Without it, requests that are the same are the same.
+        fields["options"] = msgspec.Raw(msgspec.json.encode(options))
+        step = Step(
+            provider=WORKERS_AI,
+            endpoint=target.name,
+            target=msgspec.structs.replace(target, gated=False),
+            body=encode(fields),
+            facts=facts,
+            asked=asked_of_options(named),
+        )
+        passages.begin(exchange, account=account, gateway=parse_gateway(named["id"]), steps=(step,))
 
 
 def _unwrapped(exchange: Exchange) -> BareExchange:
