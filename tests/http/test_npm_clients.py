@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from fornada.core.finetunes import CONFIG, WEIGHTS
 from tests.docs.pages import DOCS, REPOSITORY, blocks
+from tests.harness.adapters import config, weights
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 from tests.http.node_js import HERE, Npm, npm
@@ -18,7 +20,7 @@ from tests.http.test_keys import create
 
 pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(900)]
 
-MODELS = ("@fornada/smollm2-135m-instruct", "@fornada/minilm", "@fornada/vader")
+MODELS = ("@fornada/smollm2-135m-instruct", "@fornada/minilm", "@fornada/vader", "@fornada/to-markdown")
 LOAD_S = 400
 """An environment of a hundred megabytes may be built on the way."""
 NAMED_URL = "http://127.0.0.1:8250"
@@ -40,7 +42,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         for model in MODELS:
             loaded = node.act(model, "load", timeout_s=LOAD_S)
             assert loaded.status == 200, loaded.body
-        node.deploy("@contract/image-to-text", REPOSITORY / "examples/contract/image-to-text")
+        for name in ("image-to-text", "flux"):
+            node.deploy(f"@contract/{name}", REPOSITORY / "examples/contract" / name)
         yield node
         assert node.stop() == 0, node.said()
     finally:
@@ -71,6 +74,26 @@ def test_a_worker_streams_both_ways(worker: dict[str, Any]):
     assert "Paris" in "".join(json.loads(line)["response"] for line in lines[:-1])
     as_it_is, in_a_form = (each["description"] for each in worker["sends_a_stream"])
     assert as_it_is.endswith("of 8 bytes") and in_a_form.endswith("of 100 bytes")
+
+
+def test_a_worker_talks_with_a_model(worker: dict[str, Any]):
+    assert worker["talks"] == {"status": 101, "code": 1000, "heard": ["Update", "StartOfTurn", "Update", "Update"]}
+    assert worker["is_refused_a_talk"] == {"status": 400, "code": 5007}
+
+
+def test_a_worker_turns_files_into_markdown(worker: dict[str, Any]):
+    good, odd = worker["turns_files_into_markdown"]
+    assert good[:2] == ["good.html", "markdown"] and good[2].startswith("# Orange")
+    assert odd == ["odd.xyz", "error", "Unsupported file type"]
+    assert {".html", ".pdf", ".xlsx"} <= set(worker["lists_formats"])
+
+
+def test_a_worker_goes_through_a_gateway(worker: dict[str, Any], node: Node):
+    through = worker["goes_through_a_gateway"]
+    assert through["cached"] == ["MISS", "HIT"] and through["same"]
+    assert through["log"] == ["workers-ai", "@fornada/vader", True, True] and through["patched"] == 1
+    assert through["url"] == f"{node.url}/gateway/v1/local/default/workers-ai"
+    assert worker["falls_back_in_a_gateway"] == {"status": 200, "step": "1", "success": True}
 
 
 def test_a_worker_lists_models(worker: dict[str, Any]):
@@ -136,7 +159,7 @@ def test_openai_s_client_for_node(packages: Npm, node: Node, tmp_path: Path):
 # ---- wrangler
 
 
-def test_wrangler_lists_models(packages: Npm, node: Node, tmp_path: Path):
+def wrangler(packages: Npm, node: Node, cwd: Path, *words: str) -> str:
     environ = {
         "CLOUDFLARE_API_BASE_URL": f"{node.url}/client/v4",
         "CLOUDFLARE_API_TOKEN": "any",
@@ -144,8 +167,21 @@ def test_wrangler_lists_models(packages: Npm, node: Node, tmp_path: Path):
         "WRANGLER_SEND_METRICS": "false",
         "CI": "true",
     }
-    shown = packages.run(["wrangler", "ai", "models"], cwd=tmp_path, environ=environ)
-    assert all(model in shown for model in MODELS)
-    said = packages.run(["wrangler", "ai", "models", "--json"], cwd=tmp_path, environ=environ)
-    names = [each["name"] for each in json.loads(said[said.index("[") :])]
-    assert set(MODELS) <= set(names)
+    return packages.run(["wrangler", "ai", *words], cwd=cwd, environ=environ)
+
+
+def test_wrangler_lists_models(packages: Npm, node: Node, tmp_path: Path):
+    shown = wrangler(packages, node, tmp_path, "models")
+    assert "@fornada/vader" in shown
+    said = wrangler(packages, node, tmp_path, "models", "--json")
+    assert set(MODELS) <= {each["name"] for each in json.loads(said[said.index("[") :])}
+
+
+def test_wrangler_hands_a_fine_tune_in_and_lists_it(packages: Npm, node: Node, tmp_path: Path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / CONFIG).write_bytes(config())
+    (adapter / WEIGHTS).write_bytes(weights())
+    wrangler(packages, node, tmp_path, "finetune", "create", MODELS[0], "tone", str(adapter))
+    shown = wrangler(packages, node, tmp_path, "finetune", "list")
+    assert "tone" in shown

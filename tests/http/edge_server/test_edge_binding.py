@@ -11,6 +11,7 @@ import pytest
 from fornada.core.errors import Busy
 from fornada.core.jobs import JobId, Outcome, Status
 from fornada.core.requests import AnswerHead
+from fornada.core.settings import GatewaysSettings
 from tests.harness.client import Response
 from tests.http.edge_server.conftest import Served
 from tests.http.edge_server.test_edge_access import Locked
@@ -276,3 +277,90 @@ def test_no_answer_quotes_the_path_s_key(locked: Locked):
         response = locked.fetch(method, path, b"{" if method == "POST" else None)
         assert 400 <= response.status < 500, path
         assert key.encode() not in response.body and key not in str(response.headers)
+
+
+# ---- through gateways
+
+
+@pytest.fixture
+def gated() -> Iterator[Served]:
+    served = Served(gateways=GatewaysSettings())
+    served.start()
+    yield served
+    served.close()
+
+
+GATED = "https://workers-binding.ai/ai-gateway/run?version=3"
+
+
+def test_a_gateway_keeps_answers_as_the_binding_has_them(gated: Served):
+    options = {"gateway": {"id": "default", "cacheTtl": 60}}
+    first, second = (ask(gated, {"a": 1}, url=GATED, options={**options, "tags": ["x"]}) for _ in range(2))
+    assert first.json() == second.json() == {"echo": {"a": 1}, "files": {}}
+    assert [each.headers["cf-aig-cache-status"] for each in (first, second)] == ["MISS", "HIT"]
+    assert len(gated.inference.requests) == 1
+    path = f"https://workers-binding.ai/ai-gateway/gateways/default/logs/{second.headers['cf-aig-log-id']}"
+    assert gated.fetch("GET", "/", headers=wrapped(path)).json()["result"]["cached"] is True
+    url = gated.fetch("GET", "/", headers=wrapped("https://workers-binding.ai/ai-gateway/gateways/default/url/universal")).json()
+    assert url["result"]["url"].startswith("http://")
+
+
+def test_a_gateway_that_is_not_there_and_one_without_a_name(gated: Served):
+    missing = ask(gated, {}, url=GATED, options={"gateway": {"id": "nothing"}})
+    assert missing.status == 404 and missing.json()["errors"][0]["message"]
+    odd: tuple[dict[str, Any], ...] = (
+        {},
+        {"gateway": 1},
+        {"gateway": {}},
+        {"gateway": {"id": "a/b"}},
+        {"gateway": {"id": "default", "cacheTtl": "x"}},
+    )
+    for options in odd:
+        assert ask(gated, {}, url=GATED, options=options).status == 400, options
+    assert gated.inference.requests == []
+
+
+def test_a_refusal_behind_a_gateway_reads_as_the_binding_s(gated: Served):
+    gated.inference.behaviour = refuse(Busy("full"))
+    told = ask(gated, {}, url=GATED, options={"gateway": {"id": "default", "retries": {"maxAttempts": 1}}}).json()
+    assert (told["internalCode"], told["name"]) == (3040, "AiError")
+
+
+def test_entries_are_tried_in_their_order(gated: Served):
+    entries = [{"provider": "workers-ai", "endpoint": name, "query": {"a": 1}} for name in ("@test/nothing", "@test/a")]
+    response = gated.fetch("POST", "/", payload=entries, headers=wrapped("https://workers-binding.ai/ai-gateway/universal/run/default"))
+    assert (response.status, response.headers["cf-aig-step"]) == (200, "1"), response.body
+    assert response.json()["result"]["echo"] == {"a": 1}
+
+
+# ---- Markdown
+
+MARKDOWN = "https://workers-binding.ai/to-everything/markdown/transformer"
+
+
+def test_files_come_in_base64(edge: Served):
+    edge.catalog.add("@fornada/to-markdown")
+    edge.inference.behaviour = answer(b'{"data":"# Hello","images":[]}')
+    files = [{"name": "a.html", "mimeType": "text/html", "data": "PGgxPkhlbGxvPC9oMT4="}]
+    response = edge.fetch("POST", "/", payload={"files": files, "options": None}, headers=wrapped(MARKDOWN))
+    (result,) = response.json()["result"]
+    assert (result["name"], result["format"], result["data"]) == ("a.html", "markdown", "# Hello")
+    assert b"PGgxPkhlbGxvPC9oMT4=" in edge.inference.last.body or "file" in edge.inference.last.pieces
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b"[]",
+        b"{",
+        b'{"files":[]}',
+        b'{"files":[{"name":"a"}]}',
+        b'{"files":[{"name":"a","data":"?"}]}',
+        b'{"files":[{"name":"a","data":"\xc3\xa9"}]}',
+    ],
+)
+def test_files_that_are_none_are_refused(edge: Served, body: bytes):
+    response = edge.fetch("POST", "/", body, headers=wrapped(MARKDOWN))
+    assert (response.status, response.json()["internalCode"]) == (400, 5006)
+    assert edge.inference.requests == []

@@ -60,6 +60,53 @@ const calls = {
   async hears_of_bad_parameters(env) {
     return await failure(() => env.AI.models({ page: "first" }));
   },
+  async talks(env) {
+    const response = await env.AI.run("@contract/flux", { encoding: "linear16", sample_rate: "16000" }, { websocket: true });
+    const socket = response.webSocket;
+    socket.accept();
+    const heard = [];
+    const over = new Promise((resolve) => {
+      socket.addEventListener("message", (message) => heard.push(JSON.parse(message.data).event));
+      socket.addEventListener("close", (close) => resolve(close.code));
+    });
+    for (const level of [0, 9000, 9000, 0]) socket.send(new Int16Array(1600).fill(level).buffer);
+    socket.send(JSON.stringify({ type: "CloseStream" }));
+    return { status: response.status, code: await over, heard };
+  },
+  async is_refused_a_talk(env) {
+    const response = await env.AI.run("@cf/nope/nope", {}, { websocket: true });
+    return { status: response.status, code: (await response.json()).internalCode };
+  },
+  async turns_files_into_markdown(env) {
+    const results = await env.AI.toMarkdown([
+      { name: "good.html", blob: new Blob(["<h1>Orange</h1><p>A cloud</p>"], { type: "text/html" }) },
+      { name: "odd.xyz", blob: new Blob(["?"], { type: "application/x-odd" }) },
+    ]);
+    return results.map((each) => [each.name, each.format, each.data ?? each.error]);
+  },
+  async lists_formats(env) {
+    return (await env.AI.toMarkdown().supported()).map((each) => each.extension);
+  },
+  async goes_through_a_gateway(env) {
+    const ask = () =>
+      env.AI.run("@fornada/vader", { text: "This pizza is great!" }, { gateway: { id: "default", cacheTtl: 3600 }, returnRawResponse: true });
+    const [first, second] = [await ask(), await ask()];
+    const id = env.AI.aiGatewayLogId;
+    const log = await env.AI.gateway("default").getLog(id);
+    await env.AI.gateway("default").patchLog(id, { feedback: 1, score: 100, metadata: { user: "123" } });
+    return {
+      cached: [first, second].map((each) => each.headers.get("cf-aig-cache-status")),
+      same: (await first.text()) === (await second.text()),
+      log: [log.provider, log.model, log.success, log.created_at instanceof Date],
+      patched: (await env.AI.gateway("default").getLog(id)).feedback,
+      url: await env.AI.gateway("default").getUrl("workers-ai"),
+    };
+  },
+  async falls_back_in_a_gateway(env) {
+    const entry = (endpoint) => ({ provider: "workers-ai", endpoint, headers: { "content-type": "application/json" }, query: { text: "fine" } });
+    const response = await env.AI.gateway("default").run([entry("@cf/nope/nope"), entry("@fornada/vader")]);
+    return { status: response.status, step: response.headers.get("cf-aig-step"), success: (await response.json()).success };
+  },
   async queues_and_polls(env) {
     const requests = [{ text: "great", external_reference: "one" }, { text: "awful", external_reference: "two" }];
     const { request_id } = await env.AI.run("@fornada/vader", { requests }, { queueRequest: true });
