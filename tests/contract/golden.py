@@ -44,6 +44,17 @@ INVOKE_HEAD = {
     "query": {"detect_language": "true"},
     "stream": True,
 }
+TENSORS_HEAD = {
+    "request_id": "r-3",
+    "trace_id": "t",
+    "account": "local",
+    "type": "application/vnd.fornada.tensors",
+    "tensors": {"tensors": [["x", "FP32", [1], 4], ["b", "BYTES", [1], 5]], "parameters": {"k": 1}, "wanted": ["y"]},
+}
+TENSORS_ANSWER = {
+    "type": "application/vnd.fornada.tensors",
+    "tensors": {"tensors": [["y", "FP32", [1], 4]], "parameters": {"note": "a"}},
+}
 PARTS_HEAD = {"request_id": "r-2", "trace_id": "t", "account": "local", "parts": [["", 15], ["image", 4]]}
 FULL_HEAD = {"type": "image/png", "headers": {"x-seed": "7"}, "http_status": 201, "run_s": 0.25, "usage": {"input_tokens": 3}}
 REFUSED_HEAD = {"status": "bad_request", "message": "too short"}
@@ -125,6 +136,11 @@ EXAMPLES: Sequence[Example] = (
         {"reason": "ValueError: no weights", "kind": "load", "detail": "ValueError: no weights\n"},
     ),
     _raw("answer_ok", "the usual answer: an empty head", [frame(Kind.ANSWER, ID, with_head(OK_HEAD) + b'{"echo":1}')]),
+    _raw(
+        "answer_tensors",
+        "a tensor, and a parameter beside it",
+        [frame(Kind.ANSWER, ID, with_head(encode(TENSORS_ANSWER)) + b"\x00\x00\x80?")],
+    ),
     _raw("answer_bytes", "an answer with a type, headers and usage", [frame(Kind.ANSWER, ID, with_head(encode(FULL_HEAD)) + b"\x89PNG")]),
     _raw(
         "answer_stored",
@@ -158,6 +174,11 @@ EXAMPLES: Sequence[Example] = (
         "invoke_parts",
         "JSON and a binary field",
         [frame(Kind.INVOKE, ID, invoke_head(encode(PARTS_HEAD), 0.5) + b'{"prompt": "x"}\x89PNG')],
+    ),
+    _raw(
+        "invoke_tensors",
+        "two tensors, one behind the other",
+        [frame(Kind.INVOKE, ID, invoke_head(encode(TENSORS_HEAD), 30.0) + b"\x00\x00\x80?\x01\x00\x00\x00a")],
     ),
     _raw(
         "invoke_stored",

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from fornada.core.requests import AnswerHead, InvokeHead
-from fornada_sdk import BadRequest, Context, Response
+from fornada.core.tensors import TensorsHead
+from fornada.core.tensors import split as core_split
+from fornada_sdk import BadRequest, Context, Response, Tensor
 from fornada_sdk.api_context import Instance
 from fornada_sdk.runner.answers import end_frames, error_frames, ok_frames, stream_frames
 from fornada_sdk.runner.assignment import read_assignment
@@ -16,7 +18,7 @@ from fornada_sdk.runner.received import Received
 from fornada_sdk.wire.arena import PLACE
 from fornada_sdk.wire.framing import HEADER_SIZE, split
 from fornada_sdk.wire.messages import HEAD_PREFIX, WIRE_VERSION, Kind, decode, split_head
-from tests.contract.golden import ASSIGNMENT, EXAMPLES, FOLDER, ID, INVOKE_HEAD, Example, dump, path, written
+from tests.contract.golden import ASSIGNMENT, EXAMPLES, FOLDER, ID, INVOKE_HEAD, TENSORS_HEAD, Example, dump, path, written
 from tests.loops.fake_runner import split_invoke
 
 import msgspec  # isort: skip
@@ -137,3 +139,16 @@ def test_a_head_longer_than_its_payload_is_refused():
 
 def test_an_inactive_context_knows_no_request():
     assert Context.inactive().request_id == ""
+
+
+def test_the_runner_reads_tensors_and_answers_them_as_the_golden_files_hold_them():
+    head, _, body = split_invoke(payloads(BY_NAME["invoke_tensors"])[0][1])
+    assert json.loads(msgspec.json.encode(msgspec.json.decode(head, type=InvokeHead))) == TENSORS_HEAD
+    asked = Call(ID, head, bytes(body), 0.0, None, Instance())  # type: ignore[arg-type]
+    tensors = asked.request().tensors
+    assert (tensors["x"].tolist(), tensors["b"].flat(), tensors.parameters, tensors.wanted) == ([1.0], [b"a"], {"k": 1}, ("y",))
+    answer = ok_frames(asked, {"y": Tensor([1.0], "FP32"), "z": Tensor([2.0], "FP32"), "note": "a"}, 0.0)
+    assert answer == list(BY_NAME["answer_tensors"].packets), "without what the caller didn't ask for"
+    said, values = split_head(payloads(BY_NAME["answer_tensors"])[0][1])
+    (tensor,) = core_split(msgspec.json.decode(said, type=AnswerHead).tensors or TensorsHead([]), values)
+    assert (tensor.name, tensor.dtype, list(tensor.shape), bytes(tensor.data)) == ("y", "FP32", [1], b"\x00\x00\x80?")

@@ -21,6 +21,8 @@ OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_metadata_size", 32 * 1024),
+    ("grpc.max_connection_idle_ms", 75_000),
+    ("grpc.server_handshake_timeout_ms", 10_000),
 )
 
 
