@@ -74,6 +74,7 @@ def test_documents_become_markdown_and_are_counted(node: Node):
     assert requests(node)[CONVERTER] == before + 3
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="no folder shared/models beside the repository, and FORNADA_MIRROR names no other")
 def test_pictures_are_described_by_the_shipped_models(node: Node):
     for model in VISION:
