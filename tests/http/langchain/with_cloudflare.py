@@ -80,6 +80,8 @@ async def does_it_all_async():
         model = chat(format)
         assert "Paris" in (await model.ainvoke(QUESTION)).content
         assert "Paris" in "".join([chunk.content async for chunk in model.astream(QUESTION)])
+        called = await chat(format, max_tokens=64).bind_tools([weather], tool_choice=True).ainvoke("How is the weather in Paris?")
+        assert called.tool_calls[0]["args"].keys() == {"city"}, called
     vectors = CloudflareWorkersAIEmbeddings(**ACCOUNT, api_base_url=f"{URL}/client/v4/accounts", model_name="@cf/baai/bge-small-en-v1.5")
     assert len(await vectors.aembed_documents(["a", "b"])) == 2 and len(await vectors.aembed_query("a")) == 384
 

@@ -120,6 +120,13 @@ async def does_it_all_async():
     assert len(await model.abatch([QUESTION, "Say hi."])) == 2
     kinds = [event["event"] async for event in model.astream_events("Say hi.")]
     assert kinds[0] == "on_chat_model_start" and kinds[-1] == "on_chat_model_end"
+    called = await chat(64).bind_tools([weather], tool_choice="any").ainvoke("How is the weather in Paris?")
+    assert called.tool_calls[0]["args"].keys() == {"city"} and called.response_metadata["finish_reason"] == "tool_calls", called
+    pieces = [piece async for piece in chat(64).bind_tools([weather], tool_choice="weather").astream("How is the weather in Paris?")]
+    assert sum(pieces[1:], pieces[0]).tool_calls[0]["name"] == "weather", pieces
+    assert isinstance(await chat(64).with_structured_output(Capital).ainvoke(QUESTION), Capital)
+    both = await chat(64).with_structured_output(Capital, include_raw=True).ainvoke(QUESTION)
+    assert isinstance(both["parsed"], Capital) and both["parsing_error"] is None, both
     vectors = OpenAIEmbeddings(**ADDRESS, model=VECTORS, check_embedding_ctx_length=False)
     assert len(await vectors.aembed_documents(["a", "b"])) == 2 and len(await vectors.aembed_query("a")) == 384
 
