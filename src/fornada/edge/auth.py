@@ -45,7 +45,7 @@ class Caller(NamedTuple):
         if account is None:
             return self.account or LOCAL_ACCOUNT
         if self.account is not None and self.account != account:
-            raise Forbidden(f"these credentials are the account '{self.account}''s, and the path names another")
+            raise Forbidden(f"these credentials are those of the account '{self.account}', and the path names another")
         return account
 
     @property
