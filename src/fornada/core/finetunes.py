@@ -97,7 +97,7 @@ class AdapterFiles(Protocol):
     async def drop(self, finetune: Finetune) -> None: ...
 
     async def folders(self) -> dict[FinetuneId, str]:
-        """Those that there are, with their places."""
+        """Those that nothing has been written to for long, with their places."""
 
     async def sweep(self, folders: Mapping[FinetuneId, str]) -> None:
         """Removes these, and what kills left of uploads."""

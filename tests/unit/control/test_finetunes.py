@@ -1,6 +1,8 @@
 """Fine-tunes: whose they are, which of a name is meant, what a file must be, and what a death leaves of them."""
 
 import itertools
+import os
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -131,19 +133,27 @@ async def test_a_file_counts_in_the_disk_budget(make: Make, tmp_path: Path):
     assert not list((tmp_path / "finetunes").rglob("*.safetensors"))
 
 
-async def test_what_a_kill_left_is_removed_by_the_next_start(make: Make, tmp_path: Path):
+async def test_what_a_kill_left_is_removed_by_a_start_a_week_later(make: Make, tmp_path: Path):
     finetunes = make()
-    kept, gone = create(finetunes), create(finetunes)
-    for each in (kept, gone):
+    kept, gone, lately = create(finetunes), create(finetunes), create(finetunes)
+    for each in (kept, gone, lately):
         await fill(finetunes, each)
-    finetunes._store.remove_finetune(gone.id)  # killed before the folder went
-    begun = tmp_path / "finetunes" / base_folder(MODEL) / kept.id / ".tmp-adapter_config.json-00000000"
-    begun.write_bytes(b"{")
+    for each in (gone, lately):
+        finetunes._store.remove_finetune(each.id)  # killed before the folder went, or another store was restored
+    base = tmp_path / "finetunes" / base_folder(MODEL)
+    begun, forgotten = base / kept.id / ".tmp-adapter_config.json-00000000", base / kept.id / ".tmp-adapter_config.json-00000001"
+    for file in (begun, forgotten):
+        file.write_bytes(b"{")
+    week_ago = time.time() - 8 * 86400
+    for path in (forgotten, base / kept.id, base / gone.id):
+        os.utime(path, (week_ago, week_ago))
     finetunes = make()
     finetunes.start()
     await finetunes.close()
-    assert [path.name for path in (tmp_path / "finetunes" / base_folder(MODEL)).iterdir()] == [kept.id]
-    assert finetunes.find(LOCAL_ACCOUNT, kept.id) and begun.exists(), "an upload of the other control plane may be under way"
+    assert {path.name for path in base.iterdir()} == {kept.id, lately.id}
+    assert begun.exists(), "an upload of the other control plane may be under way"
+    assert not forgotten.exists()
+    assert finetunes.find(LOCAL_ACCOUNT, kept.id)
 
 
 BAD = [

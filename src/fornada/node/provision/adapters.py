@@ -16,6 +16,8 @@ FOLDER = "finetunes"
 FOLDER_MODE, FILE_MODE = 0o755, 0o644
 FORGOTTEN_S = 3600.0
 """An upload that is older isn't under way any more."""
+ORPHAN_S = 7 * 86400.0
+"""A store that was restored by mistake names no adapter that came after it: the files wait for the right one."""
 _ID = re.compile(r"[0-9a-f-]{36}\Z")
 
 
@@ -61,7 +63,8 @@ class Adapters:
         (place / file).chmod(FILE_MODE)
 
     def _folders(self) -> dict[FinetuneId, str]:
-        return {FinetuneId(place.name): str(place) for place in self._folder.glob("*/*") if _ID.match(place.name)}
+        found = [place for place in self._folder.glob("*/*") if _ID.match(place.name)]
+        return {FinetuneId(place.name): str(place) for place in found if time.time() - place.stat().st_mtime > ORPHAN_S}
 
     def _sweep(self, folders: list[Path]) -> None:
         for place in folders:
