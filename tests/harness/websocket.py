@@ -3,6 +3,7 @@
 import base64
 import os
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -27,8 +28,13 @@ class Closed(Exception):
 class WebSocket:
     """One conversation. Raises Refused where there is none."""
 
-    def __init__(self, address: Address, target: str, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30) -> None:
-        self._http = Connection(address, timeout_s=timeout_s)
+    def __init__(
+        self, address: Address, target: str, headers: Mapping[str, str] | None = None, *, context: ssl.SSLContext | None = None
+    ) -> None:
+        """With a `context` over TLS, to localhost."""
+        self._http = Connection(address, timeout_s=30)
+        if context is not None:
+            self._http.socket = context.wrap_socket(self._http.socket, server_hostname="localhost")
         key = base64.b64encode(os.urandom(16)).decode()
         self._http.send_request("GET", target, None, {**UPGRADE, "Sec-WebSocket-Key": key, **(headers or {})})
         try:

@@ -17,11 +17,13 @@ import trustme
 from cryptography import x509
 
 from tests.bounds import bound
+from tests.docs.pages import REPOSITORY
 from tests.harness.bundles import write_probe
 from tests.harness.fixtures import StartNode
 from tests.harness.node import FORNADA, Node
 from tests.harness.processes import kill
 from tests.harness.waiting import until
+from tests.harness.websocket import WebSocket
 from tests.http.test_upgrade import checkout, upgrade
 
 CONFIG = """
@@ -157,6 +159,15 @@ def test_a_model_is_deployed_and_streams_over_it(new_node: StartNode, authority:
     lines = [line for line in connection.getresponse().read().decode().splitlines() if line]
     assert [json.loads(line.removeprefix("data: "))["step"] for line in lines[:-1]] == [0, 1, 2] and lines[-1] == "data: [DONE]"
     connection.close()
+
+    flux = command(node, "deploy", str(REPOSITORY / "examples/contract/flux"), "--wait", FORNADA_DATA_DIR=str(node.data_dir))
+    assert flux.returncode == 0, flux.stderr
+    with WebSocket(node.address, RUN.replace("@test/a", "@contract/flux"), {"Host": "localhost"}, context=context) as socket:
+        for _ in range(3):
+            socket.send(bytes(100_000))
+            assert json.loads(socket.receive())["event"] == "Update"
+        socket.send('{"type": "CloseStream"}')
+        assert socket.end().code == 1000
 
 
 @pytest.mark.timeout(bound(120))

@@ -38,6 +38,8 @@ NONSENSE = {
     "a kind that there isn't": frame(99, 0, b""),
     "half a header": b"\1\2\3",
     "a length that lies": HEADER.pack(5000, Kind.ITEM, 0, 0, LIVE) + b"x",
+    "a model that listens to somebody who doesn't speak": frame(Kind.TAKEN, LIVE, struct.pack("<I", 0)),
+    "no number of bytes that it has taken": frame(Kind.TAKEN, LIVE, b"x"),
     "a booking of nothing": frame(Kind.BOOK, 1, encode({"device": 7})),
     "a head that is no object": frame(Kind.BOOK, 1, b"[1,2]"),
     "JSON without bottom": frame(Kind.BOOK, 1, DEEP[:60_000]),
