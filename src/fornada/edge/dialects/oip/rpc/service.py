@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import grpc  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fornada.core.errors import BadRequest, FornadaError, InternalFault
 from fornada.core.keys import Role
@@ -98,10 +99,10 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
             self._admit(called, needs)
         except FornadaError as error:
             return _refusing(error, called)
-        reader = message.FromString if message is not None else None
+        # Messages are read here: grpcio would tell of a broken one with a traceback on the node's stderr.
         if method == "ModelStreamInfer":
-            return grpc.stream_stream_rpc_method_handler(self._streamed(called), reader, _written)
-        return grpc.unary_unary_rpc_method_handler(self._answered(method, needs, handle, called), reader, _written)
+            return grpc.stream_stream_rpc_method_handler(self._streamed(called), None, _written)
+        return grpc.unary_unary_rpc_method_handler(self._answered(method, needs, _reading(message, handle), called), None, _written)
 
     def _admit(self, called: Called, needs: Role) -> None:
         """Raises what the metadata says against a call."""
@@ -166,7 +167,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
             exchange.leave()
 
     def _streamed(self, called: Called) -> Callable[[Any, Context], AsyncIterator[Any]]:
-        async def answer(requests: AsyncIterator[pb.ModelInferRequest], context: Context) -> AsyncIterator[Any]:
+        async def answer(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
             _bound(called.facts, context)
             async for request in requests:
                 # A key may have been revoked since the stream began.
@@ -176,7 +177,12 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
                     self._admit(now, Role.USER)
                 except FornadaError as error:
                     await _abort(context, error, now)
-                async for message in self._messages(request, now):
+                try:
+                    asked = _read(pb.ModelInferRequest, request)
+                except FornadaError as error:
+                    await _abort(context, error, now)
+                    return
+                async for message in self._messages(asked, now):
                     yield message
 
         return answer
@@ -282,6 +288,21 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
 
     async def _health(self, request: bytes, context: Context) -> bytes:
         return SERVING if self._models.accepts() else NOT_SERVING
+
+
+def _read(message: type[Any], data: bytes) -> Any:
+    """Raises BadRequest for what is no such message."""
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise BadRequest(f"the message is no {message.__name__}") from None
+
+
+def _reading(message: type[Any] | None, handle: Unary) -> Unary:
+    async def read(request: bytes, called: Called) -> Any:
+        return await handle(request if message is None else _read(message, request), called)
+
+    return read
 
 
 def _written(message: Any) -> bytes:
