@@ -20,14 +20,15 @@ from typing import Protocol
 import msgspec
 
 from fornada.core.errors import DeadlinePassed, FornadaError
-from fornada.core.gateway import Gateway, GatewayId, Log, LogId, Payload, Rules, rules_of
+from fornada.core.gateway import Gateway, GatewayId, LogId, Rules, rules_of
 from fornada.core.names import AccountId, parse_reference
 from fornada.core.policy.gateway_cache import Kept, cache_key, may_be_kept
 from fornada.core.policy.gateway_retries import timeout_ms, tries_again, wait_ms
 from fornada.core.ports import CatalogPort, Clock, Resolved
 from fornada.core.ports_gateway import GatewaysPort
 from fornada.edge.calls import Exchange
-from fornada.edge.gateway.answers import TAIL_BYTES, cost_of, tokens_of, type_of
+from fornada.edge.gateway.answers import TAIL_BYTES, tokens_of, type_of
+from fornada.edge.gateway.records import Passed, Told, record_of, type_of_body
 from fornada.edge.gateway.steps import JSON, Step, model_in
 from fornada.edge.inner import InnerExchange
 from fornada.edge.observer import Meter, Observer
@@ -37,12 +38,8 @@ GATHERED = 8 * 1024 * 1024
 """Bytes of a stream that are put together to be kept."""
 LEFT_STATUS = 499
 """What a log says where the caller left before it was answered."""
-LONGEST_TEXT = 256
-"""Characters of a name in a log."""
 _NO_RUN = (b"queueRequest", b'"request_id"')
 """In the body of what asks for a job or after one: its answer is another one each time."""
-_PAYLOAD_TYPES = ("application/json", "text/")
-_AS_JSON = ("", "application/json", "application/x-www-form-urlencoded", "text/plain")
 
 
 class Timer(Protocol):
@@ -126,7 +123,7 @@ class Passage:
         if self._over:
             return
         self._stop()
-        self._write_down(LEFT_STATUS, "", b"", 0, success=False)
+        self._write_down(Told(LEFT_STATUS, "", b"", 0, success=False))
 
     def taken(self, count: int) -> None:
         if self._attempt is not None:
@@ -226,7 +223,7 @@ class Passage:
         tokens = tokens_of(type, body)
         if fine:
             self._keep(type, lines, body, tokens)
-        self._write_down(status, type, body, len(body), success=fine, tokens=tokens, run_s=run_s)
+        self._write_down(Told(status, type, body, len(body), success=fine, tokens=tokens, run_s=run_s))
         self._outer.reply(status, lines + self._lines(), (body,), run_s)
 
     def first_piece(self, attempt: "_Attempt") -> bool:
@@ -251,7 +248,7 @@ class Passage:
         body = attempt.gathered()
         if body is not None:
             self._keep(type, attempt.lines, body, tokens)
-        self._write_down(200, type, attempt.head(), attempt.size, success=True, tokens=tokens, run_s=run_s)
+        self._write_down(Told(200, type, attempt.head(), attempt.size, success=True, tokens=tokens, run_s=run_s))
         self._outer.end(run_s)
 
     def broke(self, attempt: "_Attempt", data: bytes, error: FornadaError) -> None:
@@ -260,19 +257,20 @@ class Passage:
             return
         self._finish()
         status = status_of(type(error), self._step.target.style)
-        self._write_down(status, type_of(attempt.lines), attempt.head(), attempt.size, success=False)
+        self._write_down(Told(status, type_of(attempt.lines), attempt.head(), attempt.size, success=False))
         self._outer.break_off(data, error)
 
     def _hit(self, kept: Kept) -> None:
         self._finish()
-        self._write_down(200, kept.type, kept.body, len(kept.body), success=True, cached=True, tokens=(kept.tokens_in, kept.tokens_out))
+        tokens = (kept.tokens_in, kept.tokens_out)
+        self._write_down(Told(200, kept.type, kept.body, len(kept.body), success=True, cached=True, tokens=tokens))
         self._outer.reply(200, kept.lines + self._lines(hit=True), (kept.body,), 0.0)
 
     def _refuse(self, error: FornadaError, *, from_model: bool) -> None:
         self._finish()
         outer = self._outer
         told = problem(error, outer.target.style, outer.trace_id, from_model=from_model)
-        self._write_down(told.status, "application/json", told.body, len(told.body), success=False)
+        self._write_down(Told(told.status, JSON, told.body, len(told.body), success=False))
         self._outer.more = self._lines()
         self._outer.fail(error, from_model=from_model)
 
@@ -325,7 +323,7 @@ class Passage:
             provider=step.provider,
             endpoint=f"{step.target.door.__class__.__name__} {step.target.name} {step.target.shown_query}",
             version=version,
-            media_type=_type_of_body(step),
+            media_type=type_of_body(step),
             body=step.body,
             headers=msgspec.json.decode(step.facts.forwarded, type=dict[str, str]),
             rules=self._rules,
@@ -366,67 +364,13 @@ class Passage:
 
     # ---- what is written down
 
-    def _write_down(
-        self,
-        status: int,
-        type: str,
-        body: bytes,
-        size: int,
-        *,
-        success: bool,
-        cached: bool = False,
-        tokens: tuple[int, int] = (0, 0),
-        run_s: float = 0.0,
-    ) -> None:
-        id, step, shared = self._log_id, self._step, self._shared
-        if id is None:
+    def _write_down(self, told: Told) -> None:
+        if self._log_id is None:
             return
-        resolved = self._resolved
-        asked_type = _type_of_body(step)
-        payload = self._payload(asked_type, type, body)
-        log = Log(
-            id=id,
-            account=self._gateway.account,
-            gateway=self._gateway.id,
-            created=self._created,
-            provider=step.provider[:LONGEST_TEXT],
-            model=(step.target.name or model_in(step.body))[:LONGEST_TEXT],
-            model_type=resolved.spec.task if resolved is not None else "",
-            path=step.endpoint[:LONGEST_TEXT],
-            request_type="universal" if len(self._steps) > 1 else "direct",
-            request_content_type=asked_type[:LONGEST_TEXT],
-            response_content_type=type[:LONGEST_TEXT],
-            status_code=status,
-            success=success,
-            cached=cached,
-            duration_ms=round((monotonic() - self._began) * 1000),
-            tokens_in=tokens[0],
-            tokens_out=tokens[1],
-            cost=0.0 if cached else cost_of(step.asked.custom_cost, resolved.spec if resolved else None, tokens, run_s),
-            custom_cost=step.asked.custom_cost is not None,
-            step=self._number,
-            attempts=self._tries,
-            metadata=step.asked.metadata,
-            event_id=step.asked.event_id or id,
-            request_size=len(step.body),
-            response_size=size,
-            request_complete=len(payload.request) == len(step.body),
-            response_complete=len(payload.response) == size,
-            key=step.facts.caller.key,
-            user_agent=(step.facts.get(b"user-agent") or b"").decode("latin-1")[:200],
-        )
-        shared.gateways.record(log, payload)
-
-    def _payload(self, asked_type: str, type: str, body: bytes) -> Payload:
+        seconds = monotonic() - self._began
+        passed = Passed(self._gateway, self._step, self._number, len(self._steps), self._resolved, self._tries, self._created, seconds)
         most = self._shared.most_log_body if self._rules.payload else 0
-        asked = self._step.body[:most] if asked_type.startswith(_PAYLOAD_TYPES) else b""
-        return Payload(asked, body[:most] if type.startswith(_PAYLOAD_TYPES) else b"")
-
-
-def _type_of_body(step: Step) -> str:
-    """JSON is sent under many names: curl calls it a form, and doors take it for what it is."""
-    plain = step.facts.media_type in _AS_JSON
-    return JSON if plain and step.body.lstrip()[:1] in (b"{", b"", b"[") else step.facts.content_type or JSON
+        self._shared.gateways.record(*record_of(self._log_id, passed, told, most=most))
 
 
 class _Attempt:
