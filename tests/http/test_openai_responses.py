@@ -10,6 +10,7 @@ import pydantic
 import pytest
 
 from tests.bounds import bound
+from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 from tests.http.test_text_clients import ACCOUNT, OPENAI_PARROT, PARROT, deployed
 
@@ -135,3 +136,15 @@ def test_refusals_and_failures_are_the_client_s_own_errors(client: openai.OpenAI
     with contextlib.suppress(openai.APIError):
         told.extend(event.type for event in client.responses.create(model=openai_parrot, input="x", stream=True, extra_body={"fail": True}))
     assert "response.output_text.delta" in told and "response.failed" in told and "response.completed" not in told
+
+
+def test_a_conversation_outlives_the_node(new_node: StartNode):
+    node = new_node().start()
+    model = deployed(node, "@responses/remembering", REMEMBERING, "text-generation")
+    with openai.OpenAI(api_key="any", base_url=f"{node.url}/v1", timeout=bound(30), max_retries=0) as client:
+        first = client.responses.create(model=model, input="one")
+    node.kill()
+    node.start()
+    with openai.OpenAI(api_key="any", base_url=f"{node.url}/v1", timeout=bound(30), max_retries=0) as client:
+        assert client.responses.create(model=model, input="two", previous_response_id=first.id).output_text == "u:one a:u:one u:two"
+    assert node.stop() == 0
