@@ -10,9 +10,11 @@ import pytest
 
 from fornada.core.requests import AnswerHead
 from fornada.edge.server.server import LEAVE_LOOK_S
+from fornada_sdk.wire.messages import TEXT
 from tests.bounds import bound
 from tests.harness.client import Closed, request_bytes
 from tests.harness.sockets import unread, wait_read
+from tests.harness.websocket import WebSocket
 from tests.http.edge_server.conftest import RUN, Serve, Served
 from tests.unit.edge.fakes import answer, stay_silent, until
 
@@ -195,3 +197,16 @@ def test_the_listening_socket_stays_open_for_who_has_a_copy(two: Two):
         accepted, peer = copy.accept()
         assert peer == waiting.getsockname()
         accepted.close()
+
+
+def test_a_conversation_goes_on_until_another_one_serves_and_is_then_ended_with_1001(two: Two):
+    two.old.inference.behaviour = lambda submitted: submitted.sink.listens(0)  # type: ignore[attr-defined]
+    with WebSocket(two.old.address, A) as talk, WebSocket(two.old.address, A) as other:
+        two.withdraw()
+        talk.send("still there?")
+        until(lambda: two.old.inference.requests[0].said == [(TEXT, b"still there?")])
+        leaving = two.leave()
+        assert (talk.end().code, other.end().code) == (1001, 1001)
+        leaving.result(bound(10))
+    assert two.given == []
+    assert all(submitted.left for submitted in two.old.inference.requests)
