@@ -296,6 +296,7 @@ def test_kept_responses_are_shown_and_forgotten_to_their_account_alone(edge: Ser
     base = "/client/v4/accounts/acc/ai/v1/responses"
     body = respond(edge, base, input=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]).json()
     assert edge.fetch("GET", f"{base}/{body['id']}").json() == body
+    assert edge.fetch("GET", f"{base}/{body['id']}?stream=true").status == 400
     listed = edge.fetch("GET", f"{base}/{body['id']}/input_items").json()
     assert [item["content"][0]["text"] for item in listed["data"]] == ["b", "a"] and not listed["has_more"]
     after = listed["data"][0]["id"]

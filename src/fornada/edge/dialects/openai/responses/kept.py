@@ -29,7 +29,9 @@ def response_routes(base: str, suffix: str, *, responses: ResponseStore, clock: 
             f"{base}/responses/{{id}}",
             Style.SUPERSET,
             {
-                "GET": Operation(f"getResponse{suffix}", "A response that was stored", RESPONSE, desk.one, Role.USER, errors=missing),
+                "GET": Operation(
+                    f"getResponse{suffix}", "A response that was stored", RESPONSE, desk.one, Role.USER, errors=(*missing, BadRequest)
+                ),
                 "DELETE": Operation(
                     f"deleteResponse{suffix}", "Forget a response", DELETED, desk.remove, Role.USER, errors=(*missing, DiskFull)
                 ),
@@ -68,6 +70,8 @@ class _Desk:
         self._clock = clock
 
     async def one(self, call: Call) -> Reply:
+        if call.query.get("stream") == "true":
+            raise BadRequest("'stream': a response that is kept isn't told as events again")
         return Reply(body=self._found(call).body)
 
     async def remove(self, call: Call) -> Reply:
