@@ -142,6 +142,16 @@ def test_tensors_come_back_exactly(client: Client):
     assert list(client.infer(nan).raw_output_contents) == [b"\x01\x00\xc0\x7f"], "with the bits that it had"
 
 
+def test_both_ids_come_back(client: Client):
+    unary = client.channel.unary_unary(
+        SERVICE + "ModelInfer", request_serializer=_written, response_deserializer=pb.ModelInferResponse.FromString
+    )
+    _, told = unary.with_call(request(1), metadata=(("x-request-id", "mine-1"),), timeout=bound(20))
+    trailers = dict(told.trailing_metadata())
+    assert trailers["x-request-id"] == "mine-1"
+    assert len(trailers["cf-ai-req-id"]) == 36
+
+
 def test_every_typed_content_is_understood(client: Client):
     made = pb.ModelInferRequest(model_name=MODEL)
     made.inputs.add(name="n", datatype="INT64", shape=[1]).contents.int64_contents.append(-(2**63))

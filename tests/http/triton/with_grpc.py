@@ -50,6 +50,8 @@ def sync():
     outputs = [grpcclient.InferRequestedOutput("OUTPUT0")]
     alone = client.infer("simple", inputs, outputs=outputs, request_id="1", client_timeout=WAIT_S)
     assert alone.as_numpy("OUTPUT1") is None and alone.get_response().id == "1"
+    best = client.infer("simple", inputs, outputs=[grpcclient.InferRequestedOutput("OUTPUT0", class_count=2)]).as_numpy("OUTPUT0")
+    assert best.tolist() == [[b"16:15", b"15:14"]], best
     told = queue.Queue()
     for _ in range(4):
         client.async_infer("simple", inputs, lambda result, error: told.put((result, error)))

@@ -17,6 +17,7 @@ from fornada.core.errors import BadRequest, ModelRaised, TooLarge
 from fornada.core.specs import TensorSpec, TensorsSpec
 from fornada.core.tensors import WALKED_MOST, Place, Tensor, TensorsHead, check_inputs, check_wanted, head_of, split
 from fornada.edge.dialects.oip.body import decompressed, read_request
+from fornada.edge.dialects.oip.classes import classified
 from fornada.edge.tensor_json import ELEMENTS_MOST, TEXT_MOST, check_size, check_text, read_values, texts, values
 from fornada_sdk.wire.tensors import FORMS, nested, packed
 from tests.bounds import count
@@ -206,6 +207,21 @@ def test_many_elements_that_lie_are_found_out_where_they_are_written():
         (tensor,) = split(TensorsHead([Place("b", "BYTES", [many], len(data))]), data)
         with pytest.raises(ModelRaised, match="broken"):
             values(tensor)
+
+
+def test_classes_are_the_largest_values_of_the_last_dimension():
+    scores = Tensor("y", "FP32", [2, 3], packed([0.25, math.nan, 0.5, 3, 2, 1], "FP32"))
+    whole = Tensor("n", "INT64", [2], packed([5, 7], "INT64"))
+    best, most, other = classified([scores, whole, whole._replace(name="m")], {"y": 2, "n": 9})
+    assert (best.dtype, list(best.shape)) == ("BYTES", [2, 2])
+    assert values(best)[0] == [b"0.500000:2", b"0.250000:0", b"3.000000:0", b"2.000000:1"]
+    assert (list(most.shape), values(most)[0], other.dtype) == ([2], [b"7:1", b"5:0"], "INT64")
+    for none in (Tensor("y", "BYTES", [0], b""), Tensor("y", "FP32", [], bytes(4))):
+        with pytest.raises(BadRequest, match="has no classes"):
+            classified([none], {"y": 1})
+    for wrong in (-1, 1.5, True, "2"):
+        with pytest.raises(BadRequest, match="whole number"):
+            read_request(body(one("FP32", [1], [1]), outputs=[{"name": "y", "parameters": {"classification": wrong}}]), None)
 
 
 def test_a_runner_that_lies_about_its_tensors_is_found_out():

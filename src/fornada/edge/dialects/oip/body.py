@@ -52,6 +52,8 @@ class Asked(NamedTuple):
     all_binary: bool
     """Whether those do that don't say."""
     parameters: Parameters
+    classes: Mapping[str, int] = {}
+    """Outputs of which only so many of the largest values are wanted."""
 
 
 ENCODINGS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
@@ -84,6 +86,7 @@ def read_request(body: bytes, header_length: str | None) -> Asked:
         binary={each.name: chosen for each in outputs if (chosen := _binary(each)) is not None},
         all_binary=parameters.pop("binary_data_output", False) is True,
         parameters=parameters,
+        classes={each.name: count for each in outputs if (count := classes_of(each.parameters or {}, each.name))},
     )
 
 
@@ -105,6 +108,14 @@ def decompressed(body: bytes, encoding: str, most: int) -> bytes:
     if not reader.eof or reader.unused_data:
         raise BadRequest(f"the body isn't what its Content-Encoding says, {coding}: it ends too early or too late")
     return found
+
+
+def classes_of(parameters: Parameters, name: str) -> int:
+    """How many classes an output is asked for; 0: none. Raises BadRequest."""
+    count = parameters.get("classification", 0)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise BadRequest(f"output '{name[:80]}': 'classification' must be a whole number from 0 on")
+    return count
 
 
 def named(complaint: str) -> str:
@@ -158,8 +169,6 @@ def _tensors(inputs: Sequence[_Input], rest: memoryview) -> list[Tensor]:
 
 def _binary(output: _Output) -> bool | None:
     parameters = checked(output.parameters, f"output '{output.name[:80]}'")
-    if parameters.get("classification"):
-        raise BadRequest(f"output '{output.name[:80]}': the classification extension isn't offered: take the scores, and sort them")
     value = parameters.get("binary_data")
     if value is not None and not isinstance(value, bool):
         raise BadRequest(f"output '{output.name[:80]}': 'binary_data' must be true or false")

@@ -13,6 +13,7 @@ from fornada.core.ports_tensors import SignaturesPort
 from fornada.core.tensors import Tensor
 from fornada.edge.calls import JSON_TYPE, Exchange, Target
 from fornada.edge.dialects.oip.body import HEADER_LENGTH, Asked, decompressed, read_request
+from fornada.edge.dialects.oip.classes import classified
 from fornada.edge.invoke import Invoker
 from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
@@ -101,6 +102,8 @@ class InferSink(TensorSink):
 
     def tell(self, tensors: Sequence[Tensor], parameters: Mapping[str, Any], run_s: float) -> None:
         asked = self._asked
+        if asked.classes:
+            tensors = classified(tensors, asked.classes)
         outputs, pieces = [], []
         nonfinite = False
         check_size(tensor for tensor in tensors if not asked.binary.get(tensor.name, asked.all_binary))

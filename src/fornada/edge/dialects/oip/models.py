@@ -18,7 +18,7 @@ from fornada.edge.tensor_calls import shown_version, takes_tensors
 from fornada.edge.tensor_signatures import Signatures, deadline_of
 
 OLDEST_LOOP_S = 1.0
-EXTENSIONS = ["binary_tensor_data", "model_repository"]
+EXTENSIONS = ["binary_tensor_data", "classification", "model_repository"]
 STATES = {"ready": "READY", "pending": "LOADING", "stopping": "UNLOADING", "failed": "UNAVAILABLE"}
 """Outer state of a model -> Triton's word in the index; all others are READY, too: they come up when they are asked."""
 

@@ -37,11 +37,17 @@ def code_of(error: FornadaError) -> StatusCode:
     return StatusCode.INTERNAL
 
 
-def trailers(error: FornadaError, *, request_id: str, trace_id: str) -> tuple[tuple[str, str], ...]:
-    """What a refusal says beside its text: the code of every other door, and what HTTP says in headers."""
-    found = [("fornada-code", str(error.code)), ("cf-ai-req-id", trace_id)]
+def ids(*, request_id: str, trace_id: str) -> tuple[tuple[str, str], ...]:
+    """A call's two ids, as HTTP has them in headers."""
+    found = [("cf-ai-req-id", trace_id)]
     if request_id.isascii():  # values of metadata are
         found.append(("x-request-id", request_id))
+    return tuple(found)
+
+
+def trailers(error: FornadaError, *, request_id: str, trace_id: str) -> tuple[tuple[str, str], ...]:
+    """What a refusal says beside its text: the code of every other door, and what HTTP says in headers."""
+    found = [("fornada-code", str(error.code)), *ids(request_id=request_id, trace_id=trace_id)]
     if error.retry_after_s is not None:
         found.append(("retry-after", str(max(1, math.ceil(error.retry_after_s)))))
     if error.retry is not None:

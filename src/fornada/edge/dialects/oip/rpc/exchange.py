@@ -146,7 +146,10 @@ class RpcSink(TensorSink):
         except (ValueError, msgspec.MsgspecError) as error:
             self._to.give_up(ModelRaised(f"the model's tensors are broken: {error}"))
             return
-        self._to.put(answer_of(self._asked, self._name, self._version, tensors, said.parameters), len(data))
+        try:
+            self._to.put(answer_of(self._asked, self._name, self._version, tensors, said.parameters), len(data))
+        except FornadaError as error:
+            self._to.give_up(error)
 
     def stream_ends(self, error: FornadaError | None, head: AnswerHead | None = None) -> None:
         if error is not None:

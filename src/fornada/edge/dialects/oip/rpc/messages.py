@@ -5,7 +5,8 @@ from typing import Any
 
 from fornada.core.errors import BadRequest
 from fornada.core.tensors import MOST_TENSORS, Tensor
-from fornada.edge.dialects.oip.body import Asked, Parameters, checked
+from fornada.edge.dialects.oip.body import Asked, Parameters, checked, classes_of
+from fornada.edge.dialects.oip.classes import classified
 from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from fornada_sdk.wire.tensors import packed
 
@@ -28,9 +29,10 @@ _CONTENTS = {
 
 def asked_by(request: pb.ModelInferRequest) -> Asked:
     """Raises BadRequest that names the tensor."""
+    classes = {}
     for output in request.outputs:
-        if _plain(output.parameters, f"output '{output.name[:80]}'").get("classification"):
-            raise BadRequest(f"output '{output.name[:80]}': the classification extension isn't offered: take the scores, and sort them")
+        if count := classes_of(_plain(output.parameters, f"output '{output.name[:80]}'"), output.name):
+            classes[output.name] = count
     return Asked(
         id=request.id,
         tensors=_tensors(request),
@@ -38,6 +40,7 @@ def asked_by(request: pb.ModelInferRequest) -> Asked:
         binary={},
         all_binary=True,
         parameters=_plain(request.parameters, "parameters"),
+        classes=classes,
     )
 
 
@@ -74,7 +77,9 @@ def _plain(parameters: Mapping[str, pb.InferParameter], where: str) -> Parameter
 
 
 def answer_of(asked: Asked, name: str, version: str, tensors: Sequence[Tensor], parameters: Mapping[str, Any]) -> pb.ModelInferResponse:
-    """The answer, with raw contents."""
+    """The answer, with raw contents. Raises BadRequest for classes that an output can't have."""
+    if asked.classes:
+        tensors = classified(tensors, asked.classes)
     answer = pb.ModelInferResponse(model_name=name, model_version=version, id=asked.id)
     for key, value in parameters.items():
         answer.parameters[key].CopyFrom(_parameter(value))

@@ -17,7 +17,7 @@ from fornada.edge.calls import Target
 from fornada.edge.dialects.oip.infer import MICROSECONDS, NOT_FOR_MODELS, reference_of
 from fornada.edge.dialects.oip.models import ModelsView
 from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
-from fornada.edge.dialects.oip.rpc.codes import code_of, trailers
+from fornada.edge.dialects.oip.rpc.codes import code_of, ids, trailers
 from fornada.edge.dialects.oip.rpc.exchange import RpcExchange, RpcSink
 from fornada.edge.dialects.oip.rpc.messages import asked_by, config_of, metadata_of
 from fornada.edge.headers import SMALL_BODY, Facts, read_facts
@@ -122,6 +122,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
     def _answered(self, method: str, needs: Role, handle: Unary, called: Called) -> Callable[[Any, Context], Awaitable[Any]]:
         async def answer(request: Any, context: Context) -> Any:
             _bound(called.facts, context)
+            context.set_trailing_metadata(ids(request_id=called.request_id, trace_id=called.trace_id))
             began, refusal = monotonic(), None
             try:
                 return await handle(request, called)
