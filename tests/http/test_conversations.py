@@ -144,6 +144,22 @@ def test_an_ordinary_model_answers_in_one_message(node: Node, fresh_name: Callab
         assert socket.end().code == 1000
 
 
+def test_each_conversation_is_a_request_in_the_usage_however_it_ended(node: Node, fresh_name: Callable[[], str]):
+    name = deploy(node, fresh_name(), SYNC, 1)
+
+    def counted() -> int:
+        rows = node.fetch("GET", "/api/v1/usage").json()["usage"]
+        return sum(row["requests"] for row in rows if row["model"] == name)
+
+    for last in ("enough", "break", ""):
+        with talk(node, name) as socket:
+            hear(socket)
+            if last:
+                socket.send(last)
+                socket.end()
+    until(lambda: counted() == 3, within_s=20, what="each is counted")
+
+
 def test_a_conversation_has_the_time_that_its_model_gives_it(node: Node, fresh_name: Callable[[], str]):
     name = deploy(node, fresh_name(), SYNC, 1, timeout_s=2)
     assert node.act(name, "load").status == 200

@@ -78,9 +78,8 @@ class Conversation(asyncio.Protocol):
         self._ticket: Speaker | None = None
         self._began = self._heard = self._spoke = self._asked = monotonic()
         """When it began, any byte came, a message went either way, and the caller was asked whether it is there."""
-        self._parts: list[bytes] = []
-        self._size = 0
-        """The message that is coming, and how long it is so far."""
+        self._coming = bytearray()
+        """Of the message that isn't complete: in one piece, since a list of very small ones would take many times their bytes."""
         self._inbox: deque[tuple[int, bytes]] = deque()
         self._held = self._outstanding = 0
         """What the messages of the inbox, and those that the model hasn't taken, count for."""
@@ -174,18 +173,15 @@ class Conversation(asyncio.Protocol):
     def _take(self, event: TextMessage | BytesMessage) -> None:
         if self._state not in (State.OPENING, State.OPEN):
             return
-        piece = event.data.encode() if isinstance(event.data, str) else bytes(event.data)
-        self._size += len(piece)
-        if self._size > MESSAGE_BYTES:
-            self._parts = []
+        self._coming += event.data.encode() if isinstance(event.data, str) else event.data
+        if len(self._coming) > MESSAGE_BYTES:
+            self._coming = bytearray()
             self.close(TOO_BIG, f"a message has {MESSAGE_BYTES} bytes at most")
             return
-        if piece:
-            self._parts.append(piece)
         if not event.message_finished:
             return
-        whole = b"".join(self._parts)
-        self._parts, self._size = [], 0
+        whole = bytes(self._coming)
+        self._coming = bytearray()
         self._spoke = self.shared.now
         self._inbox.append((TEXT if isinstance(event, TextMessage) else BYTES, whole))
         self._held += len(whole) + INPUT_COST
