@@ -14,6 +14,7 @@ import pytest
 import fornada.models
 from tests.harness.adapters import FILE_NAMES, config, form, noise
 from tests.harness.fixtures import StartNode
+from tests.harness.likeness import unlike
 
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -70,7 +71,9 @@ def test_smollm2_chats_streams_obeys_a_schema_and_calls_a_tool(new_node: StartNo
     )
     assert value["response"]["city"] in ("Paris", "Rome")
     events = node.stream(CHAT, {"messages": ASKED, "temperature": 0, "max_tokens": 24}, timeout_s=60)
-    assert events.done and "".join(item["response"] for item in events.items) == said and events.items[-1]["usage"] == native["usage"]
+    assert events.done and "".join(item["response"] for item in events.items) == said
+    counts = {name: native["usage"][name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    assert not unlike(events.items[-1]["usage"], counts)
     assert node.stop() == 0
 
 

@@ -252,6 +252,7 @@ def test_penalties_and_bounds_of_choice_are_taken(chat: Runner) -> None:
         ({"response_format": {"type": "json_schema", "json_schema": {"$ref": "file:///etc/passwd"}}}, "ref"),
         ({"response_format": {"type": "json_schema", "json_schema": {"type": "string", "minLength": 100000}}}, "grammar"),
         ({"response_format": {"type": "json_schema", "json_schema": {"enum": [str(number) for number in range(5000)]}}}, "too large"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"type": "string", "minLength": 3, "maxLength": 2}}}, "minLength"),
         ({"logit_bias": {"x": 1}}, "logit_bias"),
     ],
 )

@@ -126,6 +126,25 @@ def test_a_schema_that_would_take_minutes_is_refused_also_as_a_tool() -> None:
             body(tools=[{"name": "f", "parameters": schema}])
 
 
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "string", "minLength": 3, "maxLength": 2}, "minLength is 3"),
+        ({"type": "array", "minItems": 3, "maxItems": 2}, "minItems is 3"),
+        ({"type": "integer", "minimum": 5, "maximum": 3}, "minimum is 5"),
+        ({"type": "string", "pattern": "^a{5,3}$"}, "pattern"),
+        ({"type": "string", "pattern": "^a{ 5 , 3 }$"}, "pattern"),
+        ({"type": "string", "pattern": "^a{3," + "9" * 5000 + "}$"}, "pattern"),
+        ({"properties": {"a": {"anyOf": [{"type": "null"}, {"minItems": 2, "maxItems": 1}]}}}, "minItems"),
+    ],
+)
+def test_bounds_that_nothing_meets_are_refused_since_the_library_would_count_for_ever(schema: dict[str, Any], why: str) -> None:
+    for request in ({"response_format": {"type": "json_schema", "json_schema": schema}}, {"tools": [{"name": "f", "parameters": schema}]}):
+        with pytest.raises(BadRequest, match=why):
+            body(**request)
+    body(response_format={"type": "json_schema", "json_schema": {"type": "string", "minLength": 2, "maxLength": 2, "pattern": "^a{2,3}$"}})
+
+
 def test_a_template_that_knows_tools_gets_them_and_another_is_told_in_words() -> None:
     native = body(KNOWS_TOOLS, tools=[TOOL], tool_choice="required", parallel_tool_calls=False)
     assert native["tools"] == [{"type": "function", "function": TOOL}] and native["tool_choice"] == "required"

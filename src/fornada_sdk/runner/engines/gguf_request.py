@@ -15,6 +15,7 @@ everywhere in the API; fields that would change the answer and can't be served (
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from fornada_sdk.api import BadRequest
@@ -31,6 +32,9 @@ SCHEMA_BYTES = 32 * 1024
 SCHEMA_VALUES = 1500
 SCHEMA_DEPTH = 100
 """A schema becomes a grammar that is tried against the whole vocabulary at each token: an `enum` of 5000 texts took 38 s for one."""
+_BOUNDS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"), ("minimum", "maximum"))
+_REPEATED = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_LONGEST_NUMBER = 9
 RANDOM_SEED = 0xFFFFFFFF
 """What llama.cpp reads as "no seed"."""
 _UNSERVED = ("image", "images", "audio", "input_audio", "suffix")
@@ -245,7 +249,28 @@ def _checked(schema: Any, field: str) -> dict[str, Any]:
         raise BadRequest(f'"{field}" must hold a JSON Schema, an object')
     if len(json.dumps(schema)) > SCHEMA_BYTES or _values(schema, SCHEMA_DEPTH) > SCHEMA_VALUES:
         raise BadRequest(f'the schema in "{field}" is too large: up to {SCHEMA_BYTES} bytes and {SCHEMA_VALUES} values are taken')
+    if contradiction := _contradiction(schema):
+        raise BadRequest(f'the schema in "{field}" can\'t be met: {contradiction}')
     return schema
+
+
+def _contradiction(value: Any) -> str:
+    """Bounds that nothing meets, in words: llama.cpp counts from the lower one up to the upper one, and never arrives. Empty: none."""
+    if isinstance(value, list):
+        return next(filter(None, map(_contradiction, value)), "")
+    if not isinstance(value, dict):
+        return ""
+    for least, most in _BOUNDS:
+        low, high = value.get(least), value.get(most)
+        if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
+            return f"{least} is {low}, and {most} is {high}"
+    pattern = value.get("pattern")
+    if isinstance(pattern, str):
+        for low, high in _REPEATED.findall(pattern):
+            # Numbers of so many digits are refused by llama.cpp, and slow to read here.
+            if len(low) > _LONGEST_NUMBER or len(high) > _LONGEST_NUMBER or int(low) > int(high):
+                return f"its pattern repeats {{{low[:20]},{high[:20]}}} times"
+    return next(filter(None, map(_contradiction, value.values())), "")
 
 
 def _values(value: Any, depth: int) -> int:
