@@ -1,6 +1,9 @@
 """What the kernel says of a connection over IPv4 on this machine: what was sent and hasn't been read yet."""
 
+import os
+import random
 import socket
+import time
 from pathlib import Path
 
 from tests.harness.waiting import until
@@ -33,3 +36,17 @@ def _established() -> list[tuple[str, str, int, int]]:
         sent, received = (int(part, 16) for part in queues.split(":"))
         found.append((local, remote, sent, received))
     return found
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 for a server that can't be told to take any: below those that the kernel gives to connections, so that none of
+    another test takes it meanwhile."""
+    chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
+    while True:
+        port = chance.randrange(12_000, 32_000)
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port

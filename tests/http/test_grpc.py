@@ -6,7 +6,6 @@ import os
 import queue
 import random
 import signal
-import socket
 import struct
 import subprocess
 import threading
@@ -22,6 +21,7 @@ from fornada.core.keys import Role
 from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from tests.bounds import bound, count
 from tests.harness.node import DEFAULT_CONFIG, FORNADA, Node, node_environ
+from tests.harness.sockets import free_port
 from tests.harness.waiting import until
 from tests.http.test_upgrade import checkout, upgrade
 
@@ -53,12 +53,6 @@ def may(client: "Client", method: str, metadata: Any) -> bool:
     except grpc.RpcError as refusal:
         return refusal.code().name not in ("UNAUTHENTICATED", "PERMISSION_DENIED")
     return True
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class Client:

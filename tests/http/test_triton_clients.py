@@ -4,7 +4,6 @@ They live in an environment of their own, from triton/requirements.lock: `uv pip
 `make lock` has. The steps are in triton/, since they need that environment's interpreter, and know nothing of ours.
 """
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from tests.bounds import bound
 from tests.harness.bundles import archive
 from tests.harness.node import DEFAULT_CONFIG, Node
+from tests.harness.sockets import free_port
 from tests.models.environments import environment_or_skip
 
 pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -59,9 +59,7 @@ def python() -> Path:
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Of a node with the models of the examples."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     node = Node(tmp_path_factory.mktemp("triton"), config=f"{DEFAULT_CONFIG}[server]\ngrpc_port = {port}\n").start()
     try:
         for name, (code, tensors) in MODELS.items():
