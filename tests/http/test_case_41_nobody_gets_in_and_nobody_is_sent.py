@@ -3,9 +3,10 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,9 @@ def allowed() -> Iterator[Trap]:
     made.close()
 
 
-def path_of(pattern: str) -> str:
+def path_of(pattern: str, key: Mapping[str, Any] | None = None) -> str:
+    """`key` is who asks, where a binding has it in its path."""
+    pattern = pattern.replace("{key}", key["key"] if key else "fnd_none")
     for name in ("account", "name:path", "id:path", "model:path", "id", "device"):
         pattern = pattern.replace(f"{{{name}}}", {"account": "local", "device": "cpu"}.get(name, "@test/a"))
     return pattern
@@ -130,13 +133,13 @@ def test_every_route_of_a_node_without_a_key_with_a_user_s_and_with_an_administr
         method, _, pattern = row.partition(" ")
         body = None if method == "GET" else b"{}"
         for key, role in ((None, Role.NOBODY), (user, Role.USER)):
-            answer = node.fetch(method, path_of(pattern), body, headers=bearer(key) if key else {})
+            answer = node.fetch(method, path_of(pattern, key), body, headers=bearer(key) if key else {})
             if role >= needed:
                 assert answer.status not in (401, 403), (row, answer.status)
             else:
                 assert answer.status == (403 if key else 401), (row, role, answer.status)
         if method == "GET" and not pattern.endswith("/events"):
-            assert node.fetch(method, path_of(pattern), headers=bearer(admin)).status not in (401, 403), row
+            assert node.fetch(method, path_of(pattern, admin), headers=bearer(admin)).status not in (401, 403), row
     models = node.fetch("GET", "/api/v1/models", headers=bearer(admin)).json()["models"]
     assert "@test/a" in [model["name"] for model in models], "nobody removed it"
     assert node.stop() == 0

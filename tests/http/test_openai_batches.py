@@ -15,10 +15,10 @@ from tests.harness.node import Node
 from tests.harness.waiting import until
 from tests.http.test_text_clients import PARROT, deployed
 
+pytestmark = pytest.mark.clients
+
 EMBEDDER = """
 import fornada_sdk
-
-pytestmark = pytest.mark.clients
 
 def handle_request(request, context):
     texts = request.body.json["text"]
