@@ -134,6 +134,9 @@ def test_a_schema_that_would_take_minutes_is_refused_also_as_a_tool() -> None:
         ({"type": "integer", "minimum": 5, "maximum": 3}, "minimum is 5"),
         ({"type": "string", "pattern": "^a{5,3}$"}, "pattern"),
         ({"type": "string", "pattern": "^a{ 5 , 3 }$"}, "pattern"),
+        ({"type": "string", "pattern": "^(((a{0,50}){0,50}){0,50})$"}, "parts"),
+        ({"type": "string", "pattern": "^[(]{40}{40}{40}$"}, "parts"),
+        ({"type": "string", "pattern": "^(a|b){3000}"}, "parts"),
         ({"type": "string", "pattern": "^a{3," + "9" * 5000 + "}$"}, "pattern"),
         ({"properties": {"a": {"anyOf": [{"type": "null"}, {"minItems": 2, "maxItems": 1}]}}}, "minItems"),
     ],
@@ -142,7 +145,8 @@ def test_bounds_that_nothing_meets_are_refused_since_the_library_would_count_for
     for request in ({"response_format": {"type": "json_schema", "json_schema": schema}}, {"tools": [{"name": "f", "parameters": schema}]}):
         with pytest.raises(BadRequest, match=why):
             body(**request)
-    body(response_format={"type": "json_schema", "json_schema": {"type": "string", "minLength": 2, "maxLength": 2, "pattern": "^a{2,3}$"}})
+    for pattern in ("^a{2,3}$", r"^\d{3}-\d{4}(\.[A-Z]{1,2}){0,5}$", "^[^)({}]{1,500}$", "(", ")", "{", "^a{2,}$", "[", "\\"):
+        body(response_format={"type": "json_schema", "json_schema": {"type": "string", "minLength": 2, "maxLength": 2, "pattern": pattern}})
 
 
 def test_a_template_that_knows_tools_gets_them_and_another_is_told_in_words() -> None:

@@ -33,7 +33,9 @@ SCHEMA_VALUES = 1500
 SCHEMA_DEPTH = 100
 """A schema becomes a grammar that is tried against the whole vocabulary at each token: an `enum` of 5000 texts took 38 s for one."""
 _BOUNDS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"), ("minimum", "maximum"))
-_REPEATED = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+PATTERN_PARTS = 2000
+_REPEATED = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
+_ELEMENT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 _LONGEST_NUMBER = 9
 RANDOM_SEED = 0xFFFFFFFF
 """What llama.cpp reads as "no seed"."""
@@ -265,12 +267,39 @@ def _contradiction(value: Any) -> str:
         if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
             return f"{least} is {low}, and {most} is {high}"
     pattern = value.get("pattern")
-    if isinstance(pattern, str):
-        for low, high in _REPEATED.findall(pattern):
-            # Numbers of so many digits are refused by llama.cpp, and slow to read here.
+    if isinstance(pattern, str) and (why := _endless(pattern)):
+        return why
+    return next(filter(None, map(_contradiction, value.values())), "")
+
+
+def _endless(pattern: str) -> str:
+    """What of a regular expression would keep llama.cpp busy for minutes or for ever, in words: it writes repetitions out. Empty: nothing."""
+    sums, last, at = [0], 0, 0
+    closed = pattern.rfind("]")
+    while at < len(pattern):
+        repeated = _REPEATED.match(pattern, at)
+        if repeated:
+            low, high = repeated[1], repeated[2] if repeated[2] else repeated[1]
             if len(low) > _LONGEST_NUMBER or len(high) > _LONGEST_NUMBER or int(low) > int(high):
                 return f"its pattern repeats {{{low[:20]},{high[:20]}}} times"
-    return next(filter(None, map(_contradiction, value.values())), "")
+            sums[-1] += last * (int(high) - 1)
+            last *= int(high)
+            at = repeated.end()
+        elif pattern[at] == "(":
+            sums.append(0)
+            at += 1
+        elif pattern[at] == ")" and len(sums) > 1:
+            last = sums.pop()
+            sums[-1] += last
+            at += 1
+        else:
+            last = 1
+            sums[-1] += 1
+            element = _ELEMENT.match(pattern, at) if at < closed or pattern[at] == "\\" else None
+            at = element.end() if element else at + 1
+        if sums[-1] > PATTERN_PARTS:
+            return f"its pattern has more than {PATTERN_PARTS} parts with its repetitions written out"
+    return ""
 
 
 def _values(value: Any, depth: int) -> int:
