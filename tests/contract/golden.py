@@ -85,6 +85,7 @@ ASSIGNMENT = {
     "network": ["api.example.com:443"],
     "host": "",
     "rest_after_s": 4.0,
+    "adapters": "/var/lib/fornada/finetunes/a",
 }
 LIMITS = {"memory_bytes": 536870912, "open_files": 1024}
 
