@@ -33,7 +33,7 @@ SCHEMA_VALUES = 1500
 SCHEMA_DEPTH = 100
 """A schema becomes a grammar that is tried against the whole vocabulary at each token: an `enum` of 5000 texts took 38 s for one."""
 _BOUNDS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"), ("minimum", "maximum"))
-PATTERN_PARTS = 2000
+PATTERN_PARTS, PATTERN_OPTIONS = 2000, 60
 _REPEATED = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
 _ELEMENT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 _LONGEST_NUMBER = 9
@@ -273,32 +273,44 @@ def _contradiction(value: Any) -> str:
 
 
 def _endless(pattern: str) -> str:
-    """What of a regular expression would keep llama.cpp busy for minutes or for ever, in words: it writes repetitions out. Empty: nothing."""
-    sums, last, at = [0], 0, 0
+    """What of a regular expression would keep llama.cpp busy for minutes or for ever, in words: it writes repetitions out, and follows all
+    ways through parts that may be left out at once. Empty: nothing."""
+    sums, last, at = [(0, 0)], (0, 0), 0
     closed = pattern.rfind("]")
     while at < len(pattern):
         repeated = _REPEATED.match(pattern, at)
+        parts, options = sums[-1]
         if repeated:
             low, high = repeated[1], repeated[2] if repeated[2] else repeated[1]
             if len(low) > _LONGEST_NUMBER or len(high) > _LONGEST_NUMBER or int(low) > int(high):
                 return f"its pattern repeats {{{low[:20]},{high[:20]}}} times"
-            sums[-1] += last * (int(high) - 1)
-            last *= int(high)
+            sums[-1] = parts + last[0] * (int(high) - 1), options + last[1] * (int(high) - 1)
+            last = last[0] * int(high), last[1] * int(high)
             at = repeated.end()
         elif pattern[at] == "(":
-            sums.append(0)
+            sums.append((0, 0))
+            if len(sums) > SCHEMA_DEPTH:
+                return f"its pattern has more than {SCHEMA_DEPTH} brackets in each other"
             at += 1
         elif pattern[at] == ")" and len(sums) > 1:
             last = sums.pop()
-            sums[-1] += last
+            sums[-1] = sums[-1][0] + last[0], sums[-1][1] + last[1]
+            at += 1
+        elif pattern[at] in "?*+":
+            last = last[0], last[1] + 1
+            sums[-1] = parts, options + 1
             at += 1
         else:
-            last = 1
-            sums[-1] += 1
+            last = 1, 0
+            sums[-1] = parts + 1, options
             element = _ELEMENT.match(pattern, at) if at < closed or pattern[at] == "\\" else None
-            at = element.end() if element else at + 1
-        if sums[-1] > PATTERN_PARTS:
-            return f"its pattern has more than {PATTERN_PARTS} parts with its repetitions written out"
+            after = element.end() if element else at + 1
+            if pattern[at] == "[" and after == at + 1:
+                closed = -1  # nothing closes what is opened from here on: looking again each time would take long
+            at = after
+        if sums[-1][0] > PATTERN_PARTS or sums[-1][1] > PATTERN_OPTIONS:
+            most = f"{PATTERN_PARTS} parts, or {PATTERN_OPTIONS} of ?, * and +"
+            return f"its pattern has more than {most}, with its repetitions written out"
     return ""
 
 
