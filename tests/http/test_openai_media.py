@@ -11,6 +11,8 @@ from tests.bounds import bound
 from tests.harness.node import Node
 from tests.http.test_text_clients import ACCOUNT, HEARER, deployed
 
+pytestmark = pytest.mark.clients
+
 CONTRACT = Path(__file__).parents[2] / "examples" / "contract"
 
 
