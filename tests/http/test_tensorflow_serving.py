@@ -122,7 +122,7 @@ def test_classify_and_regress(node: Node):
     status, said = ask(node, "regressor:regress", {"context": {"x": 2.0}, "examples": [{}, {"x": 3.0}]})
     assert (status, said["results"]) == (200, [4.0, 6.0])
     status, said = ask(node, "classifier:regress", {"examples": [{"x": 0.75}]})
-    assert status == 500
+    assert status == 400
     assert "more than one number a row" in said["error"]
 
 

@@ -33,6 +33,8 @@ RUN_ERRORS = (
     errors.OutOfDeviceMemory,
 )
 """What running a model can come to, at every door: for /openapi.json."""
+TEXT_ERRORS = (*RUN_ERRORS, errors.LoraUnsupported, errors.UnknownFinetune, errors.FinetuneIncomplete)
+"""The same at doors that take a fine-tune's name."""
 RUN_HEADERS = (
     Parameter("x-session-affinity", "Requests with the same value go to the same instance", place="header"),
     Parameter("x-timeout-ms", "Milliseconds until the request is answered at the latest", {"type": "number"}, place="header"),

@@ -186,10 +186,10 @@ def test_other_methods_are_405_and_say_which_there_are(edge: Served):
     for method in ("GET", "PUT", "DELETE", "PATCH", "HEAD"):
         response = edge.fetch(method, A)
         assert response.status == 405
-        assert response.headers["allow"] == "OPTIONS, POST"
+        assert response.headers["allow"] == "GET, HEAD, OPTIONS, POST", "GET alone with Upgrade: websocket"
         if method != "HEAD":
             assert response.code == 7001
-    assert edge.fetch("OPTIONS", A).headers["allow"] == "OPTIONS, POST"
+    assert edge.fetch("OPTIONS", A).headers["allow"] == "GET, HEAD, OPTIONS, POST"
 
 
 def test_unknown_routes_are_refused_in_the_style_of_their_neighbours(edge: Served):

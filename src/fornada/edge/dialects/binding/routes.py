@@ -14,7 +14,7 @@ from fornada.edge.calls import Call, Operation, Parameter, Reply, Route, json_re
 from fornada.edge.dialects.workers_ai import Converter
 from fornada.edge.dialects.workers_ai.descriptions import TALK
 from fornada.edge.dialects.workers_ai.markdown import BODY_BYTES, File, options_of
-from fornada.edge.invoke import RUN_ERRORS
+from fornada.edge.invoke import TEXT_ERRORS
 from fornada.edge.problems import Style
 
 _BASE = "/binding/{key}"
@@ -40,7 +40,7 @@ RUN = Operation(
         "application/octet-stream": {"type": "string", "format": "binary"},
     },
     needs=Role.USER,
-    errors=RUN_ERRORS,
+    errors=TEXT_ERRORS,
 )
 _ENTRIES: dict[str, Any] = {"anyOf": [_OBJECT, {"type": "array", "items": _OBJECT}]}
 UNIVERSAL = Operation(
@@ -49,7 +49,7 @@ UNIVERSAL = Operation(
     {"description": "What the first entry that answers says"},
     takes={"application/json": _ENTRIES},
     needs=Role.USER,
-    errors=RUN_ERRORS,
+    errors=TEXT_ERRORS,
 )
 _FILES: dict[str, Any] = {
     "type": "object",

@@ -18,7 +18,7 @@ from fornada.edge.dialects.gateway.queries import LOGS_QUERY, PAGES, REMOVAL_QUE
 from fornada.edge.dialects.gateway.settings import read_settings, shown
 from fornada.edge.gateway.asked import ASKED_HEADERS
 from fornada.edge.gateway.steps import COMPAT
-from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
+from fornada.edge.invoke import RUN_HEADERS, TEXT_ERRORS
 from fornada.edge.problems import Style
 
 UNIVERSAL = "universal"
@@ -123,7 +123,7 @@ def _hot(id: str, summary: str, takes: dict[str, Any]) -> Operation:
         needs=Role.USER,
         parameters=(*ASKED_HEADERS, *RUN_HEADERS),
         takes=takes,
-        errors=(*RUN_ERRORS, UnknownGateway, RateLimited),
+        errors=(*TEXT_ERRORS, UnknownGateway, RateLimited),
     )
 
 

@@ -7,7 +7,7 @@ from fornada.core.keys import Role
 from fornada.edge.calls import Operation
 from fornada.edge.dialects.openai.text_request import MOST_PROMPTS
 from fornada.edge.dialects.openai.transcripts import FORMATS
-from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
+from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS, TEXT_ERRORS
 from fornada.edge.text_schemas import CHAT_IN, COMPLETION_IN, USAGE, body
 
 Object = dict[str, Any]
@@ -55,7 +55,7 @@ CHAT = Operation(
     parameters=RUN_HEADERS,
     takes={"application/json": body(CHAT_IN)},
     needs=Role.USER,
-    errors=RUN_ERRORS,
+    errors=TEXT_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},
 )
 COMPLETE = Operation(
@@ -77,7 +77,7 @@ COMPLETE = Operation(
     parameters=RUN_HEADERS,
     takes={"application/json": body(COMPLETION_IN, prompt=_PROMPTS)},
     needs=Role.USER,
-    errors=RUN_ERRORS,
+    errors=TEXT_ERRORS,
     more_answers={"text/event-stream": _CHUNKS},
 )
 TRANSCRIBE = Operation(

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.errors import FornadaError, ModelRaised
+from fornada.core.errors import BadRequest, FornadaError, ModelRaised
 from fornada.core.requests import AnswerHead
 from fornada.core.tensors import Tensor
 from fornada.edge.calls import JSON_TYPE, Exchange
@@ -23,7 +23,7 @@ class Shape:
         self._rows = rows
 
     def body(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises ModelRaised for outputs that the verb has no use for."""
+        """Raises BadRequest for outputs that the verb has no use for: it was the caller's choice."""
         if self._verb == "predict":
             return self._predictions(outputs)
         results = self._classes(outputs) if self._verb == "classify" else self._numbers(outputs)
@@ -43,7 +43,7 @@ class Shape:
         scores = outputs.get("scores", _only(outputs, lambda leaf: not isinstance(leaf, str | dict)))
         labels = outputs.get("classes", _only(outputs, lambda leaf: isinstance(leaf, str | dict)))
         if scores is None and labels is None:
-            raise ModelRaised("the model can't classify: it has no output 'scores' or 'classes'")
+            raise BadRequest("the model can't classify: it has no output 'scores' or 'classes'; ask it by :predict")
         for name, value in (("scores", scores), ("classes", labels)):
             if value is not None:
                 self._check_rows(name, value)
@@ -56,16 +56,16 @@ class Shape:
     def _numbers(self, outputs: Mapping[str, Any]) -> list[Any]:
         numbers = _only(outputs, lambda leaf: not isinstance(leaf, str | dict))
         if numbers is None:
-            raise ModelRaised("the model can't regress: it needs one output of numbers")
+            raise BadRequest("the model can't regress: that needs one output of numbers; ask it by :predict")
         self._check_rows("the output", numbers)
         found = [_listed(row) for row in numbers]
         if any(len(row) != 1 for row in found):
-            raise ModelRaised("the model can't regress: its output has more than one number a row")
+            raise BadRequest("the model can't regress: its output has more than one number a row; ask it by :predict")
         return [row[0] for row in found]
 
     def _check_rows(self, name: str, value: Any) -> None:
         if not isinstance(value, list) or len(value) != self._rows:
-            raise ModelRaised(f"'{name}' has inconsistent batch size: {self._rows} rows were sent; ask in columns ('inputs') instead")
+            raise BadRequest(f"'{name}' has inconsistent batch size: {self._rows} rows were sent; ask in columns ('inputs') instead")
 
 
 def _listed(row: Any) -> list[Any]:

@@ -56,7 +56,7 @@ def read_examples(body: bytes) -> Asked:
 def _check_signature(fields: Mapping[str, msgspec.Raw]) -> None:
     name = value_of(fields["signature_name"]) if "signature_name" in fields else ""
     if name not in ("", SIGNATURE):
-        raise BadRequest(f'Serving signature key "{str(name)[:100]}" not found: a model has one, {SIGNATURE}')
+        raise BadRequest(f'Serving signature key "{str(name)[:100]}" not found: signature_name can only be {SIGNATURE}')
 
 
 def _columns(rows: Sequence[Any], field: str) -> Any:

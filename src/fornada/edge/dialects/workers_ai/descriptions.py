@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fornada.core.errors import BadRequest
+from fornada.core.errors import MethodNotAllowed
 from fornada.core.keys import Role
 from fornada.edge.calls import Call, Operation, Parameter, Reply
-from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
+from fornada.edge.invoke import RUN_HEADERS, TEXT_ERRORS
 
 Object = dict[str, Any]
 
@@ -51,13 +51,13 @@ RUN = Operation(
         "multipart/form-data": {"type": "object", "description": "Fields are inputs, files their bytes"},
     },
     needs=Role.USER,
-    errors=RUN_ERRORS,
+    errors=TEXT_ERRORS,
 )
 BODY_QUERY = Parameter("body", "JSON object with `inputs` and `options`; or each input as a parameter of its name")
 
 
 async def _no_websocket(call: Call) -> Reply:
-    raise BadRequest("GET is for a WebSocket here: send 'Upgrade: websocket'; POST runs the model")
+    raise MethodNotAllowed("GET is for a WebSocket here: send 'Upgrade: websocket'; POST runs the model")
 
 
 TALK = Operation(
@@ -67,7 +67,7 @@ TALK = Operation(
     _no_websocket,
     Role.USER,
     (BODY_QUERY, *RUN_HEADERS),
-    errors=RUN_ERRORS,
+    errors=(*TEXT_ERRORS, MethodNotAllowed),
 )
 RUN_UNIVERSAL = Operation(
     "runModelByBody",
@@ -82,7 +82,7 @@ RUN_UNIVERSAL = Operation(
         }
     },
     needs=Role.USER,
-    errors=RUN_ERRORS,
+    errors=TEXT_ERRORS,
 )
 
 _TASK: Object = {
