@@ -5,16 +5,15 @@ from typing import ClassVar
 
 from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
 from fornada.core.names import AccountId, parse_reference
-from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
+from fornada.core.ports import Resolved
 from fornada.core.resources import format_size
 from fornada.edge.auth import account_of
 from fornada.edge.calls import DEFAULT_BODY, Exchange, Target
 from fornada.edge.invoke import Invoker
 from fornada.edge.json_bodies import Fields, value_of
-from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
-from fornada.edge.validation import Contract, Contracts
+from fornada.edge.validation import Contract
 
 
 class V1Door:
@@ -29,12 +28,12 @@ class V1Door:
     most: ClassVar[int] = DEFAULT_BODY
     """Bytes of a body, whatever the model."""
 
-    def __init__(self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, limits: Limits) -> None:
+    def __init__(self, invoker: Invoker) -> None:
         self._path = re.compile(rb"(?:/client/v4/accounts/([^/]+)/ai)?/v1/%b/*\Z" % self.route.encode())
-        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
-        self._contracts = contracts
-        self._resolve = catalog.resolve
-        self._clock = clock
+        self._invoker = invoker
+        self._contracts = invoker.contracts
+        self._resolve = invoker.resolve
+        self._clock = invoker.clock
 
     def match(self, path: bytes, query: bytes) -> Target | None:
         found = self._path.match(path)

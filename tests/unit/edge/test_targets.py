@@ -1,6 +1,5 @@
 """Raw paths: split first, decoded afterwards."""
 
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +14,7 @@ from fornada.edge.dialects.workers_ai import RunDoor
 from fornada.edge.finetuned import Tuner
 from fornada.edge.headers import read_facts
 from fornada.edge.ids import Ids, echoable
+from fornada.edge.invoke import Invoker
 from fornada.edge.observer import Unobserved
 from fornada.edge.server.replay import with_ascii_target, without_upgrade
 from fornada.edge.targets import KEPT, Targets, authority_of, decoded, origin_form, query_of
@@ -34,10 +34,14 @@ class Clock:
 
 @pytest.fixture
 def targets() -> Targets:
-    parts = {"inference": FakeInference(), "catalog": (catalog := FakeCatalog()), "clock": Clock()}
-    contracts = Contracts(observer=Unobserved(), catalog=catalog)
-    parts |= {"contracts": contracts, "limits": None}
-    return Targets([RunDoor(jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), responses=None, **parts), EmbeddingsDoor(**parts)])  # type: ignore[arg-type]
+    invoker = invoker_of(Contracts(observer=Unobserved(), catalog=FakeCatalog()))
+    run = RunDoor(invoker, jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), responses=None)  # type: ignore[arg-type]
+    return Targets([run, EmbeddingsDoor(invoker)])
+
+
+def invoker_of(contracts: Contracts | None = None) -> Invoker:
+    """One that only names paths' models."""
+    return Invoker(inference=FakeInference(), catalog=FakeCatalog(), contracts=contracts, clock=Clock(), limits=None)  # type: ignore[arg-type]
 
 
 def found(targets: Targets, url: str) -> Target:
@@ -53,15 +57,7 @@ SEGMENT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_charact
 
 @given(st.lists(SEGMENT, min_size=1, max_size=4), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20))
 def test_every_name_survives_every_spelling(segments: list[str], account: str):
-    parts: Any = {
-        "inference": FakeInference(),
-        "catalog": FakeCatalog(),
-        "contracts": None,
-        "clock": Clock(),
-        "limits": None,
-        "responses": None,
-    }
-    door = RunDoor(jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), **parts)
+    door = RunDoor(invoker_of(), jobs=FakeJobs(), tuner=Tuner(FakeFinetunes()), responses=None)  # type: ignore[arg-type]
     name = "/".join(segments)
     if not account.isprintable():
         return
@@ -100,8 +96,7 @@ def test_other_routes_are_nobodys_target(targets: Targets):
 
 @given(st.binary(max_size=60))
 def test_any_url_is_judged_without_an_error(url: bytes):
-    door = EmbeddingsDoor(inference=FakeInference(), catalog=FakeCatalog(), contracts=None, clock=Clock(), limits=None)  # type: ignore[arg-type]
-    Targets([door]).find(b"/" + url)
+    Targets([EmbeddingsDoor(invoker_of())]).find(b"/" + url)
     authority_of(url)
     try:
         query_of(url)

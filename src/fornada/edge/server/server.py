@@ -39,6 +39,7 @@ from fornada.edge.server.conversation import Conversation
 from fornada.edge.server.handshakes import Handshakes, SecureListener
 from fornada.edge.server.shared import Shared, Through
 from fornada.edge.targets import Targets
+from fornada.edge.tensor_calls import TensorCalls
 from fornada.edge.tensor_signatures import Signatures
 from fornada.edge.validation import Contracts
 from fornada.edge.version_numbers import Numbered, status_by
@@ -101,57 +102,25 @@ class Server:
         usage = usage if usage is not None else Uncounted()
         limits = Limits(usage=usage, account_rpm=auth.account_rpm, account_neurons=auth.account_neurons, now=clock.now)
         contracts = Contracts(observer=self._observer, catalog=catalog)
+        invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
         tuner = Tuner(finetunes)
-        responding = openai.ResponsesDoor(
-            inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, responses=responses
-        )
-        run = workers_ai.RunDoor(
-            inference=inference,
-            catalog=catalog,
-            contracts=contracts,
-            clock=self._clock,
-            limits=limits,
-            jobs=jobs,
-            tuner=tuner,
-            responses=responding,
-        )
+        responding = openai.ResponsesDoor(invoker, responses)
+        run = workers_ai.RunDoor(invoker, jobs=jobs, tuner=tuner, responses=responding)
         bound = binding.BindingDoor(run)
-        invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits)
         self._talk_doors = [workers_ai.RealtimeDoor(invoker, paths) for paths in (run, bound)]
-        infer = oip.InferDoor(
-            inference=inference,
-            catalog=catalog,
-            contracts=contracts,
-            clock=self._clock,
-            limits=limits,
-            signatures=signatures if signatures is not None else NoSignatures(),
-        )
-        said = Signatures(operations=operations, calls=infer.calls, clock=self._clock)
-        models = ModelsView(catalog=catalog, operations=operations, signatures=said, clock=self._clock)
-        self._tensors = infer.calls, models
+        calls = TensorCalls(invoker, signatures if signatures is not None else NoSignatures())
+        said = Signatures(operations=operations, calls=calls, clock=clock)
+        models = ModelsView(catalog=catalog, operations=operations, signatures=said, clock=clock)
+        self._tensors = calls, models
         numbered = Numbered(catalog)
         self._doors: tuple[Door, ...] = (
             run,
-            *[
-                door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits, tuner=tuner)
-                for door in openai.TEXT_DOORS
-            ],
-            *[
-                door(inference=inference, catalog=catalog, contracts=contracts, clock=self._clock, limits=limits)
-                for door in (*openai.DOORS, *anthropic.DOORS)
-            ],
+            *(door(invoker, tuner) for door in openai.TEXT_DOORS),
+            *(door(invoker) for door in (*openai.DOORS, *anthropic.DOORS)),
             bound,
             responding,
-            infer,
-            tfserving.ServingDoor(
-                inference=inference,
-                catalog=catalog,
-                contracts=contracts,
-                clock=self._clock,
-                limits=limits,
-                calls=infer.calls,
-                numbered=numbered,
-            ),
+            oip.InferDoor(invoker, calls),
+            tfserving.ServingDoor(invoker, calls, numbered),
         )
         gateway: list[Route] = []
         self._through: Through | None = None

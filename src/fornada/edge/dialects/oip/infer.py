@@ -8,19 +8,15 @@ import msgspec
 
 from fornada.core.errors import FornadaError, UnknownModel
 from fornada.core.names import Reference, parse_reference
-from fornada.core.ports import CatalogPort, Clock, InferencePort
-from fornada.core.ports_tensors import SignaturesPort
 from fornada.core.tensors import Tensor
 from fornada.edge.calls import JSON_TYPE, Exchange, Target
 from fornada.edge.dialects.oip.body import HEADER_LENGTH, Asked, decompressed, read_request
 from fornada.edge.dialects.oip.classes import classified
 from fornada.edge.invoke import Invoker
-from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
 from fornada.edge.tensor_calls import TensorCalls, TensorModel, TensorSink, seconds
 from fornada.edge.tensor_json import check_size, texts, values
-from fornada.edge.validation import Contracts
 
 _PATH = re.compile(rb"/v2/models/(.+?)(?:/versions/([^/]+))?/infer/*\Z", re.DOTALL)
 MICROSECONDS = 1e-6
@@ -31,18 +27,9 @@ NOT_FOR_MODELS = ("timeout", "priority", "sequence_id", "sequence_start", "seque
 class InferDoor:
     """The hot route of the protocol."""
 
-    def __init__(
-        self,
-        *,
-        inference: InferencePort,
-        catalog: CatalogPort,
-        contracts: Contracts,
-        clock: Clock,
-        limits: Limits,
-        signatures: SignaturesPort,
-    ) -> None:
-        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
-        self.calls = TensorCalls(self._invoker, signatures)
+    def __init__(self, invoker: Invoker, calls: TensorCalls) -> None:
+        self._invoker = invoker
+        self._calls = calls
 
     def match(self, path: bytes, query: bytes) -> Target | None:
         found = _PATH.match(path)
@@ -66,13 +53,13 @@ class InferDoor:
         try:
             assert target.reference is not None
             account = exchange.facts.caller.acting_for(None)
-            model = self.calls.find(exchange, target.name, target.reference, account)
+            model = self._calls.find(exchange, target.name, target.reference, account)
             header = exchange.facts.get(HEADER_LENGTH)
             body = exchange.body()
             if (encoding := exchange.facts.get(b"content-encoding")) is not None:
                 body = decompressed(body, encoding.decode("latin-1"), model.resolved.spec.serving.max_body)
             asked = read_request(body, None if header is None else header.decode("latin-1"))
-            self.calls.submit(
+            self._calls.submit(
                 exchange,
                 InferSink(exchange, asked, target.name, model),
                 model,

@@ -1,18 +1,17 @@
 """`POST /v1/chat/completions` and `POST /v1/completions`: models that generate text, in OpenAI's words."""
 
 from fornada.core.names import AccountId
-from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
+from fornada.core.ports import Resolved
 from fornada.core.requests import AnswerHead, Sink
 from fornada.edge.calls import Exchange
 from fornada.edge.dialects.openai.text_request import TextRequest, read_chat, read_text
 from fornada.edge.finetuned import Tuner
+from fornada.edge.invoke import Invoker
 from fornada.edge.json_bodies import fields_of
-from fornada.edge.limits import Limits
 from fornada.edge.text_generation import ChatStream, Identity, TextStream, chat_completion, identity, text_completion
 from fornada.edge.text_other import NoObject
 from fornada.edge.text_sink import Form, TextSink
 from fornada.edge.v1_door import V1Door, model_of
-from fornada.edge.validation import Contracts
 
 
 class TextDoor(V1Door):
@@ -21,10 +20,8 @@ class TextDoor(V1Door):
     task = "text-generation"
     makes = "no text"
 
-    def __init__(
-        self, *, inference: InferencePort, catalog: CatalogPort, contracts: Contracts, clock: Clock, limits: Limits, tuner: Tuner
-    ) -> None:
-        super().__init__(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
+    def __init__(self, invoker: Invoker, tuner: Tuner) -> None:
+        super().__init__(invoker)
         self._tuner = tuner
 
     def run(self, exchange: Exchange, form: Form, asked: TextRequest, resolved: Resolved, account: AccountId) -> None:

@@ -6,17 +6,14 @@ import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError, UnknownModel
 from fornada.core.names import AccountId, Reference, parse_reference
-from fornada.core.ports import CatalogPort, Clock, InferencePort
 from fornada.edge.calls import Exchange, Target
 from fornada.edge.dialects.tfserving.answer import ServingSink, Shape, WeightsSink
 from fornada.edge.dialects.tfserving.body import read_examples, read_predict, tensors_of
 from fornada.edge.invoke import Invoker
-from fornada.edge.limits import Limits
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded
 from fornada.edge.tensor_calls import TensorCalls
 from fornada.edge.tensor_json import check_text
-from fornada.edge.validation import Contracts
 from fornada.edge.version_numbers import Numbered
 
 _PATH = re.compile(
@@ -28,18 +25,8 @@ _PATH = re.compile(
 class ServingDoor:
     """The hot routes."""
 
-    def __init__(
-        self,
-        *,
-        inference: InferencePort,
-        catalog: CatalogPort,
-        contracts: Contracts,
-        clock: Clock,
-        limits: Limits,
-        calls: TensorCalls,
-        numbered: Numbered,
-    ) -> None:
-        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
+    def __init__(self, invoker: Invoker, calls: TensorCalls, numbered: Numbered) -> None:
+        self._invoker = invoker
         self._calls = calls
         self._numbered = numbered
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from fornada.core.errors import BadRequest, FornadaError, TooLarge, UnknownModel
 from fornada.core.jobs import JobsPort
 from fornada.core.names import AccountId, Reference, parse_reference
-from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
+from fornada.core.ports import Resolved
 from fornada.core.requests import Sink
 from fornada.core.resources import format_size
 from fornada.edge.auth import ANYBODY, account_of
@@ -18,12 +18,11 @@ from fornada.edge.dialects.workers_ai.text import text_sink
 from fornada.edge.finetuned import Tuner
 from fornada.edge.invoke import Invoker, quoted
 from fornada.edge.json_bodies import Fields, fields_of, is_true, value_of
-from fornada.edge.limits import Limits
 from fornada.edge.platform_options import QueueWanted, check_tags, read_options
 from fornada.edge.problems import Style
 from fornada.edge.targets import decoded, query_of
 from fornada.edge.text_generation import identity as identity_of
-from fornada.edge.validation import Contract, Contracts
+from fornada.edge.validation import Contract
 
 _PATH = re.compile(rb"/client/v4/accounts/([^/]+)/ai/run(?:/+(.*))?\Z", re.DOTALL)
 
@@ -50,22 +49,11 @@ class Responds(Protocol):
 class RunDoor:
     """The hot route of ai/run."""
 
-    def __init__(
-        self,
-        *,
-        inference: InferencePort,
-        catalog: CatalogPort,
-        contracts: Contracts,
-        clock: Clock,
-        limits: Limits,
-        jobs: JobsPort,
-        tuner: Tuner,
-        responses: Responds,
-    ) -> None:
-        self._invoker = Invoker(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
-        self._contracts = contracts
-        self._resolve = catalog.resolve
-        self._clock = clock
+    def __init__(self, invoker: Invoker, *, jobs: JobsPort, tuner: Tuner, responses: Responds) -> None:
+        self._invoker = invoker
+        self._contracts = invoker.contracts
+        self._resolve = invoker.resolve
+        self._clock = invoker.clock
         self._queue = Queue(jobs)
         self._tuner = tuner
         self._responses = responses

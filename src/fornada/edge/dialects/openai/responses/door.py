@@ -6,7 +6,7 @@ import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError, TooLarge
 from fornada.core.names import AccountId
-from fornada.core.ports import CatalogPort, Clock, InferencePort, Resolved
+from fornada.core.ports import Resolved
 from fornada.core.requests import AnswerHead, Sink
 from fornada.core.responses import KeptResponse, ResponseStore
 from fornada.edge.calls import Exchange
@@ -15,13 +15,13 @@ from fornada.edge.dialects.openai.responses.kept import KEPT_S, MOST, MOST_BYTES
 from fornada.edge.dialects.openai.responses.object import ResponseEvents, frame_of
 from fornada.edge.dialects.openai.responses.request import ResponseRequest, read_response
 from fornada.edge.dialects.openai.responses.schema import BODY
+from fornada.edge.invoke import Invoker
 from fornada.edge.json_bodies import Fields
-from fornada.edge.limits import Limits
 from fornada.edge.text_generation import Identity, identity
 from fornada.edge.text_named import NamedSink
 from fornada.edge.text_other import NoObject
 from fornada.edge.v1_door import V1Door, model_of
-from fornada.edge.validation import Contract, Contracts
+from fornada.edge.validation import Contract
 
 
 class ResponsesDoor(V1Door):
@@ -31,17 +31,8 @@ class ResponsesDoor(V1Door):
     task = "text-generation"
     makes = "no text"
 
-    def __init__(
-        self,
-        *,
-        inference: InferencePort,
-        catalog: CatalogPort,
-        contracts: Contracts,
-        clock: Clock,
-        limits: Limits,
-        responses: ResponseStore,
-    ) -> None:
-        super().__init__(inference=inference, catalog=catalog, contracts=contracts, clock=clock, limits=limits)
+    def __init__(self, invoker: Invoker, responses: ResponseStore) -> None:
+        super().__init__(invoker)
         self._responses = responses
 
     def ask(self, exchange: Exchange, account: AccountId) -> None:
