@@ -1,6 +1,6 @@
 """From parsed inputs to a request of the InferencePort: the same for every dialect."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -112,6 +112,31 @@ class Invoker:
             key=facts.caller.key,
         )
         exchange.hold(self.submit(request, sink))
+
+    def requests(
+        self, exchange: Exchange, resolved: Resolved, account: AccountId, bodies: Iterable[bytes], *, reject_if_busy: bool
+    ) -> Iterator[InferenceRequest]:
+        """For an answer that takes several runs: of one version, though there is a deploy on the way, and all by the one deadline."""
+        facts = exchange.facts
+        timeout_s = resolved.spec.serving.timeout_s if facts.timeout_s is None else facts.timeout_s
+        deadline = Instant(self.clock.now() + timeout_s)
+        version = resolved.version or resolved.entry.answering.digest
+        head = invoke_head(exchange, account, (), JSON, stream=False)
+        for body in bodies:
+            yield InferenceRequest(
+                request_id=exchange.request_id,
+                trace_id=exchange.trace_id,
+                account=account,
+                model=resolved.entry.name,
+                version=version,
+                deadline=deadline,
+                head=head,
+                body=(body,),
+                reject_if_busy=reject_if_busy,
+                affinity=facts.affinity,
+                priority=facts.priority,
+                key=facts.caller.key,
+            )
 
 
 def invoke_head(exchange: Asked, account: str, parts: Sequence[tuple[str, int]], type: str, stream: bool, tensors: str = "") -> bytes:

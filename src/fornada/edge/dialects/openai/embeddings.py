@@ -5,20 +5,15 @@ longer list is run a hundred at a time, by one version of the model and within o
 says itself how many it takes.
 """
 
-from collections.abc import Iterator, Sequence
-
 import msgspec
 
 from fornada.core import errors
 from fornada.core.errors import BadRequest
 from fornada.core.keys import Role
-from fornada.core.names import AccountId, Instant
-from fornada.core.ports import Resolved
-from fornada.core.requests import InferenceRequest
+from fornada.core.names import AccountId
 from fornada.edge.calls import Exchange, Operation
 from fornada.edge.dialects.openai.in_turn import InTurn
 from fornada.edge.dialects.openai.vectors import VectorsSink
-from fornada.edge.invoke import JSON, invoke_head
 from fornada.edge.json_bodies import broken, fields_of
 from fornada.edge.platform_options import read_options
 from fornada.edge.v1_door import V1Door
@@ -97,7 +92,8 @@ class EmbeddingsDoor(V1Door):
         base64 = asked.encoding_format == "base64"
         if len(texts) > MOST_A_RUN and contract.drop_nulls:
             groups = [texts[at : at + MOST_A_RUN] for at in range(0, len(texts), MOST_A_RUN)]
-            requests = self._requests(exchange, resolved, account, groups, reject_if_busy)
+            bodies = (msgspec.json.encode({"text": group}) for group in groups)
+            requests = self._invoker.requests(exchange, resolved, account, bodies, reject_if_busy=reject_if_busy)
             turns = InTurn(exchange, self._invoker.submit, requests)
             counts = [len(group) for group in groups]
             sink = VectorsSink(exchange, model=asked.model, counts=counts, base64=base64, dimensions=asked.dimensions, go_on=turns.go_on)
@@ -108,30 +104,6 @@ class EmbeddingsDoor(V1Door):
             contract.check(given)
         sink = VectorsSink(exchange, model=asked.model, counts=[len(texts)], base64=base64, dimensions=asked.dimensions)
         self._invoker.run(exchange, sink, resolved, account, (msgspec.json.encode(given),), reject_if_busy=reject_if_busy)
-
-    def _requests(
-        self, exchange: Exchange, resolved: Resolved, account: AccountId, groups: Sequence[list[str]], reject_if_busy: bool
-    ) -> Iterator[InferenceRequest]:
-        timeout_s = exchange.facts.timeout_s
-        deadline = Instant(self._clock.now() + (resolved.spec.serving.timeout_s if timeout_s is None else timeout_s))
-        # A deploy on the way must not mix two versions' vectors, whose numbers have nothing to do with each other.
-        version = resolved.version or resolved.entry.answering.digest
-        head = invoke_head(exchange, account, (), JSON, stream=False)
-        for group in groups:
-            yield InferenceRequest(
-                request_id=exchange.request_id,
-                trace_id=exchange.trace_id,
-                account=account,
-                model=resolved.entry.name,
-                version=version,
-                deadline=deadline,
-                head=head,
-                body=(msgspec.json.encode({"text": group}),),
-                reject_if_busy=reject_if_busy,
-                affinity=exchange.facts.affinity,
-                priority=exchange.facts.priority,
-                key=exchange.facts.caller.key,
-            )
 
 
 def read_request(body: bytes) -> tuple[Asked, list[str]]:

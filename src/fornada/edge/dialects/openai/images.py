@@ -8,20 +8,18 @@ Pictures come back in base64; with `response_format: url` as data URIs, since th
 """
 
 import base64
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from fornada.core.errors import BadRequest, FornadaError, ModelRaised
 from fornada.core.keys import Role
-from fornada.core.names import AccountId, Instant
-from fornada.core.ports import Resolved
-from fornada.core.requests import AnswerHead, InferenceRequest
+from fornada.core.names import AccountId
+from fornada.core.requests import AnswerHead
 from fornada.edge.body_schemas import BodySchema
 from fornada.edge.calls import JSON_TYPE, Exchange, Operation
 from fornada.edge.dialects.openai.in_turn import InTurn
-from fornada.edge.invoke import JSON, RUN_ERRORS, RUN_HEADERS, invoke_head
+from fornada.edge.invoke import RUN_ERRORS, RUN_HEADERS
 from fornada.edge.media_kinds import kind_of, picture_in
 from fornada.edge.platform_options import NO_OPTIONS, read_options
 from fornada.edge.problems import is_refusal_of_model, model_refusal
@@ -86,32 +84,10 @@ class ImagesDoor(V1Door):
         given = BODY.read(fields)
         options = read_options(fields["options"]) if "options" in fields else NO_OPTIONS
         bodies = [msgspec.json.encode(each) for each in inputs_of(given, contract)]
-        turns = InTurn(exchange, self._invoker.submit, self._requests(exchange, resolved, account, bodies, options.reject_if_busy))
+        requests = self._invoker.requests(exchange, resolved, account, bodies, reject_if_busy=options.reject_if_busy)
+        turns = InTurn(exchange, self._invoker.submit, requests)
         sink = PicturesSink(exchange, given, turns, count=len(bodies), created=int(self._clock.wall()))
         turns.go_on(sink)
-
-    def _requests(
-        self, exchange: Exchange, resolved: Resolved, account: AccountId, bodies: Sequence[bytes], reject_if_busy: bool
-    ) -> Iterator[InferenceRequest]:
-        facts = exchange.facts
-        timeout_s = resolved.spec.serving.timeout_s if facts.timeout_s is None else facts.timeout_s
-        deadline = Instant(self._clock.now() + timeout_s)
-        head = invoke_head(exchange, account, (), JSON, stream=False)
-        for body in bodies:
-            yield InferenceRequest(
-                request_id=exchange.request_id,
-                trace_id=exchange.trace_id,
-                account=account,
-                model=resolved.entry.name,
-                version=resolved.version or resolved.entry.answering.digest,
-                deadline=deadline,
-                head=head,
-                body=(body,),
-                reject_if_busy=reject_if_busy,
-                affinity=facts.affinity,
-                priority=facts.priority,
-                key=facts.caller.key,
-            )
 
 
 def inputs_of(given: Object, contract: Contract) -> list[Object]:
