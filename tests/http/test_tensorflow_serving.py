@@ -144,6 +144,9 @@ def test_classify_and_regress(node: Node):
         ({"instances": [1e300]}, "input 'x': a value is no FP32"),
         (b'{"instances": [NaN]}', "no JSON"),
         (b'{"instances": [1.0], "instances": [2.0]}', "comes twice"),
+        (b'{"instances": [1.0], "instance\\u0073": [2.0]}', "'instances' comes twice"),
+        (b'{"instances": [{"x": 1.0, "x": 2.0}]}', "'x' comes twice"),
+        (b'{"inputs": {"x": [1.0], "\\u0078": [2.0]}}', "'x' comes twice"),
     ],
 )
 def test_what_does_not_fit_is_named(node: Node, body: Any, why: str):

@@ -5,7 +5,9 @@ that RFC 8259 forbids is refused: NaN, control characters, bytes that are no UTF
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +23,10 @@ _TRUE = (b"true", b'"true"')
 _MANY_KEYS = 32
 """Objects with more keys are searched for doubled ones only among those that matter here: each search reads the whole body."""
 _FEW_KEYS, _LONG_BODY = 8, 512
+_ESCAPED_KEY: Final = re.compile(rb'\\.[^"\\]*"[ \t\r\n]*:', re.DOTALL)
+"""The end of a key that isn't spelled as it reads: looking for its name doesn't find it."""
+_PLAIN: Final = re.compile(r"[\w .:@+-]*", re.ASCII)
+"""Names whose letters can be spelled in one other way alone."""
 _OURS = ("stream", "options", "model", "input")
 
 
@@ -38,6 +44,15 @@ def fields_of(body: bytes) -> Fields:
     if _has_more_colons(body, len(fields)):  # as many colons as keys: then none came twice
         _look_for_doubled_keys(body, fields)
     return fields
+
+
+def check_once(body: bytes, keys: Iterable[str]) -> None:
+    """`keys` are those of all objects in `body` that were read. Raises BadRequest where an object, at whatever depth, has one twice."""
+    seen = Counter(keys)
+    if body.count(b":") == seen.total():
+        return
+    if len(seen) > _MANY_KEYS or _comes_oftener(body, seen):
+        _read_again(body, object_pairs_hook=_table)
 
 
 def value_of(raw: bytes | msgspec.Raw) -> Any:
@@ -95,20 +110,36 @@ def _refuse_other_encodings(body: bytes) -> None:
 
 def _look_for_doubled_keys(body: bytes, fields: Fields) -> None:
     names = fields if len(fields) <= _MANY_KEYS else [name for name in _OURS if name in fields]
-    if any(body.count(b'"%b"' % name.encode()) > 1 for name in names):
-        _refuse_doubled_keys(body)
+    if _comes_oftener(body, dict.fromkeys(names, 1)):
+        _table(_read_again(body, object_pairs_hook=_Pairs))
 
 
-def _refuse_doubled_keys(body: bytes) -> None:
+def _comes_oftener(body: bytes, seen: Mapping[str, int]) -> bool:
+    """Whether one of the names may come oftener than was seen."""
+    if any(body.count(_spelled(name)) > count for name, count in seen.items()):
+        return True
+    mark = b"\\u00" if all(map(_PLAIN.fullmatch, seen)) else b"\\"
+    return mark in body and _ESCAPED_KEY.search(body) is not None
+
+
+def _spelled(name: str) -> bytes:
+    return b'"%b"' % name.encode("utf-8", "surrogatepass")
+
+
+def _read_again(body: bytes, *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any]) -> Any:
     # The readers of this world disagree on which of two counts: what was checked here must be what the model sees.
     try:
-        pairs = json.loads(body, object_pairs_hook=_Pairs)
+        return json.loads(body, object_pairs_hook=object_pairs_hook)
     except (ValueError, RecursionError) as error:
         raise broken(error) from None
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise BadRequest(f"the key '{twice[:100]}' comes twice")
+    return table
 
 
 class _Pairs(list[tuple[str, Any]]):

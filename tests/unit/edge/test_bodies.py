@@ -89,6 +89,15 @@ def test_doubled_keys_are_found_around_long_values(more: bytes):
         fields_of(b'{"x":1%b,"x":%b}' % (more, long))
 
 
+@pytest.mark.parametrize("key", [r"\u006dodel", r"mode\u006c", r"\u006D\u006f\u0064\u0065\u006c"])
+def test_a_key_spelled_otherwise_is_the_same_key(key: str):
+    for body in (f'{{"model":"a","{key}":"b"}}', f'{{"{key}" : "b","model":"a"}}'):
+        with pytest.raises(BadRequest, match="'model' comes twice"):
+            fields_of(body.encode())
+    assert list(fields_of(f'{{"{key}":"a","text":"a: \\"{key}\\": \\n"}}'.encode())) == ["model", "text"]
+    assert list(fields_of(f'{{"{key}":"a","text":{{"model":1,"b":2}}}}'.encode())) == ["model", "text"]
+
+
 def test_a_hundred_thousand_keys_are_no_burden():
     body = json.dumps({f"k{n}": n for n in range(100_000)}).encode()
     assert len(fields_of(body)) == 100_000

@@ -4,7 +4,7 @@ Inference-Header-Content-Length says where the JSON ends; what follows are the t
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from fornada.core.errors import BadRequest, TooLarge
 from fornada.core.resources import format_size
 from fornada.core.tensors import MOST_TENSORS, Tensor
-from fornada.edge.json_bodies import broken, fields_of
+from fornada.edge.json_bodies import broken, check_once, fields_of
 from fornada.edge.tensor_json import check_text, read_values
 
 HEADER_LENGTH = b"inference-header-content-length"
@@ -67,13 +67,14 @@ def read_request(body: bytes, header_length: str | None) -> Asked:
     size = len(body) if header_length is None else _size_of_json(header_length, len(body))
     check_text(size)
     text = body if size == len(body) else body[:size]
-    fields_of(text)
+    fields = fields_of(text)
     try:
         found = _DECODER.decode(text)
     except msgspec.ValidationError as error:
         raise BadRequest(named(str(error))) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise broken(error) from None
+    check_once(text, [*fields, *_keys(found)])
     parameters = checked(found.parameters, "parameters")
     if len(found.inputs) > MOST_TENSORS:
         raise BadRequest(f"'inputs' holds {len(found.inputs)} tensors, more than {MOST_TENSORS}")
@@ -88,6 +89,20 @@ def read_request(body: bytes, header_length: str | None) -> Asked:
         parameters=parameters,
         classes={each.name: count for each in outputs if (count := classes_of(each.parameters or {}, each.name))},
     )
+
+
+def _keys(body: _Body) -> Iterator[str]:
+    """Those below the top level, as far as they mean something."""
+    yield from body.parameters or ()
+    for each in (*body.inputs, *(body.outputs or ())):
+        yield "name"
+        if each.parameters is not None:
+            yield "parameters"
+            yield from each.parameters
+    for tensor in body.inputs:
+        yield from ("shape", "datatype")
+        if bytes(memoryview(tensor.data)[:5]) != b"null":
+            yield "data"
 
 
 def decompressed(body: bytes, encoding: str, most: int) -> bytes:

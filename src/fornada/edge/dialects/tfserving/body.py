@@ -10,7 +10,7 @@ import msgspec
 from fornada.core.errors import BadRequest
 from fornada.core.specs import TensorSpec, TensorsSpec
 from fornada.core.tensors import Tensor, described
-from fornada.edge.json_bodies import fields_of, value_of
+from fornada.edge.json_bodies import check_once, fields_of, value_of
 from fornada_sdk.wire.tensors import flattened, packed
 
 SIGNATURE = "serving_default"
@@ -33,10 +33,13 @@ def read_predict(body: bytes) -> Asked:
     if ("instances" in fields) == ("inputs" in fields):
         raise BadRequest("the body must hold either 'instances' (rows) or 'inputs' (columns)")
     if "inputs" in fields:
-        return Asked(value_of(fields["inputs"]), None)
+        columns = value_of(fields["inputs"])
+        check_once(body, _keys(fields, [columns]))
+        return Asked(columns, None)
     instances = value_of(fields["instances"])
     if not isinstance(instances, list) or not instances:
         raise BadRequest("'instances' must be a list of at least one row")
+    check_once(body, _keys(fields, instances))
     return Asked(_columns(instances, "instances"), len(instances))
 
 
@@ -50,7 +53,12 @@ def read_examples(body: bytes) -> Asked:
         raise BadRequest("'examples' must be a list of at least one object: features by name")
     if not isinstance(context, dict):
         raise BadRequest("'context' must be an object: features by name")
+    check_once(body, _keys(fields, [context, *examples]))
     return Asked(_columns([{**context, **each} for each in examples], "examples"), len(examples))
+
+
+def _keys(fields: Mapping[str, msgspec.Raw], rows: Sequence[Any]) -> list[str]:
+    return [*fields, *(name for row in rows if _is_named(row) for name in row)]
 
 
 def _check_signature(fields: Mapping[str, msgspec.Raw]) -> None:
