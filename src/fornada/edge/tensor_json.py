@@ -1,4 +1,4 @@
-"""Tensors in JSON: nested or flat lists in, lists out. Numbers are taken exactly or not at all."""
+"""Tensors in JSON: nested or flat lists in, lists out. Whole numbers are taken exactly or not at all, others as the nearest that the type has."""
 
 import base64
 import binascii

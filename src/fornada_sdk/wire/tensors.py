@@ -27,6 +27,7 @@ FORMS = {
 ITEM_BYTES = {**{dtype: struct.calcsize(f"<{form}") for dtype, form in FORMS.items()}, "BF16": 2}
 """Bytes of an element; BYTES has elements of any length."""
 LENGTH = struct.Struct("<I")
+_BFLOAT_INFINITY = 0x7F80
 
 Data = Union[bytes, bytearray, memoryview]
 
@@ -120,4 +121,7 @@ def _bfloat(value: Any) -> bytes:
         raise ValueError(f"a value is no BF16: {error}") from None
     if value != value:
         return struct.pack("<H", bits >> 16 | 64)
-    return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)  # to the nearest, to even where it stands between
+    half = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16  # to the nearest, to even where it stands between
+    if half & 0x7FFF == _BFLOAT_INFINITY and bits & 0x7FFFFFFF != _BFLOAT_INFINITY << 16:
+        raise ValueError("a value is no BF16: it is too large")  # rounded up; FP16 and FP32 refuse it in the same way
+    return struct.pack("<H", half)
