@@ -6,6 +6,7 @@ They name fields and rules, never values. What the place takes, with an example 
 """
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
@@ -24,7 +25,9 @@ _DEEPEST = 3
 
 def describe(errors: Iterable[ValidationError], schema: Mapping[str, Any]) -> str:
     """One line about the first violations of `schema`."""
-    found = [f"{_one(error, 0)}{_hint(error, schema)}" for error in islice(errors, MOST)]
+    # A wrong type comes first: what else is missing is what the other type would have, and filling it in would mend nothing.
+    first = sorted(islice(errors, MOST), key=lambda error: error.instance_path[-1:] != ["type"])
+    found = [f"{_one(error, 0)}{_hint(error, schema)}" for error in first]
     text = ", ".join(found) or "the input doesn't match the model's schema"
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
@@ -46,7 +49,7 @@ def _one(error: ValidationError, depth: int) -> str:
         case ValidationErrorKind.OneOfMultipleValid():
             return f"oneOf at '{place}' not met, more than one match"
         case ValidationErrorKind.Enum():
-            return f"'{place}' must be one of {_listed(str(option) for option in kind.options[:20])}"
+            return f"'{place}' must be one of {_listed(_option(option) for option in kind.options[:20])}"
         case ValidationErrorKind.Pattern():
             return f"'{place}' doesn't match the pattern {kind.pattern[:100]}"
         case _:
@@ -84,6 +87,11 @@ def _segment(part: str | int) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+def _option(value: object) -> str:
+    """A value as JSON has it; a text without its marks."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _type(value: object) -> str:

@@ -36,9 +36,12 @@ def expected(schema: Mapping[str, Any]) -> str:
     """What the schema takes; empty where it says nothing that fits in a few words."""
     found = _kind(schema)
     example = _example(schema)
-    if not found:
-        description = schema.get("description")
-        found = _cut(description) if isinstance(description, str) else ""
+    description = schema.get("description")
+    if isinstance(description, str):
+        if not found:
+            found = _cut(description)
+        elif "enum" in schema or "const" in schema or schema.get("type") == "null":
+            found += f": {_cut(description)}"  # why these alone, or that it isn't served at all: no other bound says so
     return f"{found}, for example {example}" if found and example else found or (f"something like {example}" if example else "")
 
 

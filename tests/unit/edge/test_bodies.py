@@ -201,6 +201,22 @@ NUMBER = {"type": "integer", "minimum": 1, "maximum": 10, "examples": [3]}
             "'/k' must be one of 'red', 'blue' (it takes one of \"red\", \"blue\"; this is a string of 3 characters)",
         ),
         (
+            {"properties": {"later": {"enum": [False, None], "description": "Not served: send it now"}}},
+            {"later": True},
+            "'/later' must be one of 'false', 'null' (it takes one of false, null: Not served: send it now; this is a boolean)",
+        ),
+        (
+            {"properties": {"old": {"type": "null", "description": "Not served"}}},
+            {"old": "x"},
+            "Type mismatch of '/old', 'string' not in 'null' (it takes null: Not served; this is a string of 1 character)",
+        ),
+        (
+            {"properties": {"tool": {"required": ["type", "name"], "properties": {"type": {"const": "function"}}}}},
+            {"tool": {"type": "search"}},
+            '\'/tool/type\': "function" was expected (it takes "function"; this is a string of 6 characters), '
+            "required properties at '/tool' are 'name'",
+        ),
+        (
             {"properties": {"prompt": {}, "seed": {}}, "additionalProperties": False},
             {"promt": 1},
             "no such properties at '/': 'promt' (did you mean 'prompt'?)",

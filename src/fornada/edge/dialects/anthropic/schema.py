@@ -50,7 +50,7 @@ SCHEMA: Object = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "type": {"enum": ["custom", None]},
+                    "type": {"enum": ["custom", None], "description": "Anthropic's own tools aren't served"},
                     "name": {"type": "string", "minLength": 1},
                     "description": _maybe("string"),
                     "input_schema": {"type": "object"},

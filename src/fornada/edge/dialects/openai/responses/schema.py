@@ -83,7 +83,7 @@ SCHEMA: Object = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "type": {"const": "function"},
+                    "type": {"const": "function", "description": "OpenAI's own tools aren't served"},
                     "name": {"type": "string", "minLength": 1},
                     "description": _maybe("string"),
                     "parameters": _maybe("object"),
