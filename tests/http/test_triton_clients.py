@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import bound
+from tests.docs.pages import DOCS, REPOSITORY, blocks
 from tests.harness.bundles import archive
 from tests.harness.node import DEFAULT_CONFIG, Node
 from tests.harness.sockets import free_port
@@ -30,6 +31,7 @@ def handle_request(request, context):
     for step in range(request.tensors["steps"].flat()[0]):
         yield {"step": [step]}
 """
+HALF = REPOSITORY / "examples" / "half-plus-two"
 DTYPES = ("BYTES", "FP16", "FP64", "BOOL", "UINT64")
 
 
@@ -64,6 +66,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     try:
         for name, (code, tensors) in MODELS.items():
             node.deploy(name, archive({"model.py": code.encode(), "model.toml": f'name = "{name}"\n{tensors}'.encode()}))
+        node.deploy("half_plus_two", archive({file: (HALF / file).read_bytes() for file in ("model.py", "model.toml")}))
         yield {"http": node.url_of("tritonclient (HTTP)").removeprefix("http://"), "grpc": f"127.0.0.1:{port}"}
         assert node.stop() == 0, node.said()
     finally:
@@ -75,3 +78,11 @@ def test_tritons_client_works_by_its_own_examples(python: Path, addresses: dict[
     command = [str(python), "-I", str(HERE / f"with_{protocol}.py"), addresses[protocol]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=bound(120), check=False)
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_the_page_s_lines_work_as_they_are_written(python: Path, addresses: dict[str, str]):
+    (written,) = (block.text for block in blocks(DOCS / "how-to" / "tensors.md") if "triton" in block.words)
+    assert "127.0.0.1:8250" in written
+    command = [str(python), "-I", "-c", written.replace("127.0.0.1:8250", addresses["http"])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=bound(60), check=False)
+    assert (done.returncode, done.stdout) == (0, "[2.5 3.  4.5]\n"), done.stderr
