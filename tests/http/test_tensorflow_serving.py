@@ -66,9 +66,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         made.destroy()
 
 
-def ask(node: Node, path: str, body: Any = None) -> tuple[int, Any]:
+def ask(node: Node, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(f"{node.url_of('TensorFlow Serving (urllib)')}/v1/models/{path}", data)
+    request = urllib.request.Request(f"{node.url_of('TensorFlow Serving (urllib)')}/v1/models/{path}", data, headers)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.load(answer)
@@ -114,6 +114,14 @@ def test_status_and_metadata_are_those_that_its_clients_read(node: Node):
         assert ask(node, f"half_plus_two/{place}:predict", {"instances": [1.0]}) == (200, {"predictions": [2.5]})
     assert ask(node, "half_plus_two/versions/1:predict", {"instances": [1.0]})[0] == 404
     assert ask(node, "half_plus_two/labels/nope:predict", {"instances": [1.0]})[0] == 400
+
+
+def test_what_a_gateway_keeps_for_one_verb_answers_no_other(node: Node):
+    headers = {"cf-aig-gateway-id": "default", "cf-aig-cache-ttl": "60"}
+    body = {"examples": [{"x": 0.5}]}
+    assert ask(node, "regressor:regress", body, **headers)[1]["results"] == [1.0]
+    for verb in ("predict", "classify"):
+        assert ask(node, f"regressor:{verb}", body, **headers) == ask(node, f"regressor:{verb}", body), verb
 
 
 def test_classify_and_regress(node: Node):

@@ -94,9 +94,9 @@ class Gateways:
         window.take(now)
 
     def kept(self, gateway: Gateway, key: bytes) -> Kept | None:
-        known = self._of(gateway.account, gateway.id)
-        found = known.kept.get(key)
-        if found is None:
+        known = self._still(gateway)
+        found = known.kept.get(key) if known is not None else None
+        if known is None or found is None:
             return None
         if found[1] <= self._clock.now():
             self._drop(gateway.account, known, key)
@@ -108,7 +108,9 @@ class Gateways:
         if kept.bytes > self._most_kept // SHARE:
             return
         account = gateway.account
-        known = self._of(account, gateway.id)
+        known = self._still(gateway)
+        if known is None:
+            return
         self._drop(account, known, key)
         known.kept[key] = (kept, Instant(self._clock.now() + ttl_s))
         self._bytes[account] = self._bytes.get(account, 0) + kept.bytes
@@ -116,7 +118,9 @@ class Gateways:
             self._make_room()
 
     def forget(self, gateway: Gateway, key: bytes) -> None:
-        self._drop(gateway.account, self._of(gateway.account, gateway.id), key)
+        known = self._still(gateway)
+        if known is not None:
+            self._drop(gateway.account, known, key)
 
     def new_log_id(self) -> LogId:
         return LogId(self._new_id())
@@ -224,6 +228,14 @@ class Gateways:
         if len(self._known) > KNOWN:
             self._let_go(next(iter(self._known)))
         return known
+
+    def _still(self, gateway: Gateway) -> _Known | None:
+        """None: it was removed under a request that is on its way, or another one has its name."""
+        try:
+            known = self._of(gateway.account, gateway.id)
+        except UnknownGateway:
+            return None
+        return known if known.gateway.created == gateway.created else None
 
     def _put(self, gateway: Gateway, *, forget: bool) -> Gateway:
         self._store.put_gateway(gateway)

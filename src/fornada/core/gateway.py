@@ -9,7 +9,7 @@ Log        what is written down about it
 import enum
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, NewType
+from typing import Annotated, NamedTuple, NewType
 
 import msgspec
 
@@ -40,6 +40,8 @@ MOST_METADATA = 5
 LONGEST_METADATA = 512
 """Characters of a key, and of a value."""
 LONGEST_KEY = 512
+MOST_DOLLARS = 1e9
+"""That a request may say it costs, and each token of it."""
 MOST_INTERVAL_S = 86400
 MOST_LIMIT = 100_000
 """Requests of an interval: a sliding window remembers each."""
@@ -110,9 +112,9 @@ class Gateway(msgspec.Struct, frozen=True):
 class CustomCost(msgspec.Struct, frozen=True):
     """What the caller says that its request costs."""
 
-    per_token_in: float = 0.0
-    per_token_out: float = 0.0
-    total_cost: float | None = None
+    per_token_in: Annotated[float, msgspec.Meta(ge=0, le=MOST_DOLLARS)] = 0.0
+    per_token_out: Annotated[float, msgspec.Meta(ge=0, le=MOST_DOLLARS)] = 0.0
+    total_cost: Annotated[float, msgspec.Meta(ge=0, le=MOST_DOLLARS)] | None = None
 
 
 Metadata = Mapping[str, str | float | bool]

@@ -305,6 +305,17 @@ def test_a_gateway_keeps_answers_as_the_binding_has_them(gated: Served):
     assert url["result"]["url"].startswith("http://")
 
 
+def test_a_gateway_tells_inputs_in_the_query_apart(gated: Served):
+    options = {"gateway": {"id": "default", "cacheTtl": 60}}
+    told = []
+    for text in ("one", "two", "one"):
+        url = f"{GATED}&userInputs={quote(json.dumps({'text': text}))}"
+        response = ask(gated, {}, url=url, options=options)
+        assert response.status == 200, response.body
+        told.append(response.headers["cf-aig-cache-status"])
+    assert told == ["MISS", "MISS", "HIT"]
+
+
 def test_a_gateway_that_is_not_there_and_one_without_a_name(gated: Served):
     missing = ask(gated, {}, url=GATED, options={"gateway": {"id": "nothing"}})
     assert missing.status == 404 and missing.json()["errors"][0]["message"]

@@ -174,6 +174,8 @@ def test_a_refusal_keeps_its_form_and_has_the_gateway_s_headers(edge: Served):
         ("metadata", "[]"),
         ("metadata", '{"a": {}}'),
         ("custom_cost", '{"per_token_in": "x"}'),
+        ("custom_cost", '{"per_token_in": 1e308}'),
+        ("custom_cost", '{"total_cost": -1}'),
         ("cache_key", "k" * 513),
     ],
 )
@@ -439,6 +441,35 @@ def test_a_list_that_can_t_be_is_refused_in_words(edge: Served, body: bytes, nam
 # ---- leaving
 
 
+@pytest.mark.parametrize("payload", [{"x": 1}, {"x": 1, "stream": True}])
+def test_a_gateway_that_is_removed_under_a_request_answers_it_and_keeps_nothing(edge: Served, payload: dict[str, Any]):
+    put(edge, cache_ttl=60)
+    edge.inference.behaviour = stay_silent
+    with edge.connect() as connection:
+        connection.send_request("POST", WAY, json.dumps(payload).encode(), {"content-type": "application/json"})
+        until(lambda: edge.inference.requests)
+        assert edge.fetch("DELETE", f"{GATEWAYS}/g").status == 200
+        edge.tell(items(b'{"a": 1}') if "stream" in payload else echo, edge.inference.last)
+        assert connection.read_response().status == 200
+    put(edge, cache_ttl=60)
+    edge.inference.behaviour = echo
+    assert status(ask(edge, payload)) == "MISS", "another one has its name"
+
+
+def test_a_gateway_that_is_removed_between_two_entries_asks_the_second(edge: Served):
+    put(edge, cache_ttl=60)
+    edge.inference.behaviour = stay_silent
+    with edge.connect() as connection:
+        entries: list[dict[str, Any]] = [{"provider": "workers-ai", "endpoint": name, "query": {}} for name in ("@test/a", "@test/b")]
+        connection.send_request("POST", DATA, json.dumps(entries).encode(), {"content-type": "application/json"})
+        until(lambda: edge.inference.requests)
+        assert edge.fetch("DELETE", f"{GATEWAYS}/g").status == 200
+        edge.tell(refuse(ModelRaised("a bug")), edge.inference.last)
+        until(lambda: len(edge.inference.requests) == 2)
+        edge.tell(echo, edge.inference.last)
+        assert connection.read_response().headers["cf-aig-step"] == "1"
+
+
 def test_a_caller_that_leaves_cancels_the_attempt(edge: Served):
     edge.inference.behaviour = stay_silent
     with edge.connect() as connection:
@@ -587,6 +618,17 @@ def test_a_log_tells_what_was_asked_and_answered(edge: Served):
     assert edge.fetch("GET", f"{one}/request").json() == ASK
     assert edge.fetch("GET", f"{one}/response").body == response.body
     assert edge.fetch("GET", one.replace("/acc/", "/other/").replace("/g/", "/default/")).code == 2002
+
+
+@pytest.mark.parametrize("tokens", [-1, 2**63, 10**30, 10**400])
+def test_whatever_a_model_says_it_counted_its_log_can_be_read(edge: Served, tokens: int):
+    edge.catalog.add("@test/dear", task="text-generation", price={"input_token": 1e308})
+    body = json.loads(COMPLETION)
+    edge.inference.behaviour = answer(json.dumps({**body, "usage": dict.fromkeys(body["usage"], tokens)}).encode())
+    for named in ({}, {"custom_cost": '{"per_token_in": 1e9, "per_token_out": 1e9}'}):
+        response = ask(edge, {"prompt": "x"}, f"{DATA}/workers-ai/@test/dear", **named)
+        assert response.status == 200, response.body
+    assert [log["cost"] >= 0 and 0 <= log["tokens_in"] < 2**32 for log in logs(edge)] == [True, True]
 
 
 def test_only_what_is_to_be_written_down_is(edge: Served):

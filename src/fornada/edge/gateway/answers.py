@@ -1,12 +1,14 @@
 """What a gateway reads in answers: their media type, the tokens that they count, what they cost."""
 
+import math
+import sys
 from collections.abc import Mapping
 
 import msgspec
 
 from fornada.core.gateway import CustomCost
 from fornada.core.specs import ModelSpec
-from fornada.core.usage import amount_of
+from fornada.core.usage import TOKENS_MOST, amount_of
 from fornada.edge.event_stream import EVENT_STREAM
 
 DOLLARS_A_NEURON = 0.011 / 1000
@@ -60,7 +62,8 @@ def _tokens(body: bytes) -> tuple[int, int]:
     used = answer.usage or _inner(answer.result) or _inner(answer.response)
     if used is None:
         return 0, 0
-    return max(0, used.prompt_tokens or used.input_tokens or 0), max(0, used.completion_tokens or used.output_tokens or 0)
+    taken, given = used.prompt_tokens or used.input_tokens or 0, used.completion_tokens or used.output_tokens or 0
+    return min(max(0, taken), TOKENS_MOST), min(max(0, given), TOKENS_MOST)
 
 
 def _inner(raw: msgspec.Raw) -> _Used | None:
@@ -71,7 +74,12 @@ def _inner(raw: msgspec.Raw) -> _Used | None:
 
 
 def cost_of(custom: CustomCost | None, spec: ModelSpec | None, tokens: tuple[int, int], run_s: float) -> float:
-    """Dollars."""
+    """Dollars, always finite: JSON has no other numbers, and one log that can't be read back hides all of its page."""
+    dollars = _dollars(custom, spec, tokens, run_s)
+    return dollars if math.isfinite(dollars) else sys.float_info.max
+
+
+def _dollars(custom: CustomCost | None, spec: ModelSpec | None, tokens: tuple[int, int], run_s: float) -> float:
     if custom is not None:
         if custom.total_cost is not None:
             return custom.total_cost

@@ -26,7 +26,7 @@ from fornada.core.policy.gateway_cache import Kept, cache_key, may_be_kept
 from fornada.core.policy.gateway_retries import timeout_ms, tries_again, wait_ms
 from fornada.core.ports import CatalogPort, Clock, Resolved
 from fornada.core.ports_gateway import GatewaysPort
-from fornada.edge.calls import Exchange
+from fornada.edge.calls import Exchange, Target
 from fornada.edge.gateway.answers import TAIL_BYTES, tokens_of, type_of
 from fornada.edge.gateway.records import Passed, Told, record_of, type_of_body
 from fornada.edge.gateway.steps import JSON, Step, model_in
@@ -321,7 +321,7 @@ class Passage:
             account=self._gateway.account,
             gateway=self._gateway.id,
             provider=step.provider,
-            endpoint=f"{step.target.door.__class__.__name__} {step.target.name} {step.target.shown_query}",
+            endpoint=_place_of(step.target),
             version=version,
             media_type=type_of_body(step),
             body=step.body,
@@ -371,6 +371,12 @@ class Passage:
         passed = Passed(self._gateway, self._step, self._number, len(self._steps), self._resolved, self._tries, self._created, seconds)
         most = self._shared.most_log_body if self._rules.payload else 0
         self._shared.gateways.record(*record_of(self._log_id, passed, told, most=most))
+
+
+def _place_of(target: Target) -> str:
+    """All that the path and the query said: a door may have several verbs, and inputs in the query."""
+    told = msgspec.json.encode((target.name, target.query), order="deterministic").decode()
+    return f"{target.door.__class__.__name__} {told}"
 
 
 class _Attempt:
