@@ -2,7 +2,7 @@
 
     row ─► folder, file by file ─► complete          row removed ─► folder removed
 
-The row comes first and goes first: what a kill leaves is a folder that belongs to nothing, which the next start removes.
+The row comes first and goes first: what a kill leaves is a folder that belongs to nothing, which a start removes once it is a week old.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One file per public API: how it reads a request and writes an answer.
+"""One folder per public API: how it reads a request and writes an answer.
 
 In: a parsed HTTP request; results and errors of `core`.
 Out: `core` requests; response bodies of that API.
