@@ -67,15 +67,15 @@ def digest(*tensors: Given) -> str:
     return hashlib.sha256(b"".join(each.raw for each in tensors)).hexdigest()
 
 
-def bundle(shapes: dict[str, list[int]] | None = None) -> bytes:
-    """The model: an input for each data type, named as it in lower case, and FP32 ones of other shapes."""
+def bundle(shapes: dict[str, list[int]] | None = None, *, more: str = "") -> bytes:
+    """The model: an input for each data type, named as it in lower case, and FP32 ones of other shapes. `more` is model.toml's end."""
     declared = {dtype.lower(): (dtype, [-1]) for dtype in DTYPES} | {name: ("FP32", shape) for name, shape in (shapes or {}).items()}
     lines = [f'name = "{MODEL}"']
     for name, (dtype, shape) in declared.items():
         lines += ["[[tensors.inputs]]", f'name = "{name}"', f'dtype = "{dtype}"', f"shape = {shape}", "optional = true"]
         lines += ["[[tensors.outputs]]", f'name = "{name}"', f'dtype = "{dtype}"', f"shape = {shape}"]
     lines += ["[[tensors.outputs]]", 'name = "seen"', 'dtype = "BYTES"', "shape = [1]"]
-    return archive({"model.toml": "\n".join(lines), "model.py": MIRROR})
+    return archive({"model.toml": "\n".join([*lines, more]), "model.py": MIRROR})
 
 
 class Doors:
