@@ -255,6 +255,13 @@ def test_a_stream_of_text_is_shown_as_text(cli: Cli, node: FakeNode):
     assert node.one("POST", RUN).json == {"prompt": "x", "stream": True}
 
 
+def test_a_stream_that_the_input_asks_for_is_shown_as_text_too(cli: Cli, node: FakeNode):
+    node.on("GET", f"/api/v1/models/{NAME}", say(model(NAME)))
+    node.on("POST", RUN, events('{"response":"one "}', '{"response":"two"}', "[DONE]"))
+    assert cli("run", NAME, "-i", "prompt=x", "-i", "stream=true").stdout == "one two\n"
+    assert cli("run", NAME, "--input", '{"stream": true}', "--json").stdout == '{"response": "one "}\n{"response": "two"}\n'
+
+
 def test_a_stream_as_json_is_a_line_per_item(cli: Cli, node: FakeNode):
     answers(node, None)
     node.on("POST", RUN, events('{"step":0}', '{"step":1}', "[DONE]"))

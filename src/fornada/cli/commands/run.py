@@ -86,8 +86,10 @@ def run(
             found = node.model(model)
             task = str(found.get("task") or "")
             cold = found.get("state") != "ready"
-            if stream is None:
-                stream = not as_json and not output and sys.stdout.isatty() and _is_a_talk(task, body)
+            if stream is None and not output:
+                # Events of a stream aren't for people: whoever asks for one in the input is shown what they say.
+                asked_for = body.value is not None and body.value.get("stream") is True
+                stream = asked_for or (not as_json and sys.stdout.isatty() and _is_a_talk(task, body))
             if stream:
                 asked = body if body.value is None else request_input.from_value({**body.value, "stream": True})
                 query = {"stream": "true"} if body.value is None else {}
