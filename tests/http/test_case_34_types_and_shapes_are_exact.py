@@ -5,9 +5,12 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
 import pytest
 
+from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from tests.http.tensor_doors import DTYPES, MODEL, TYPED, WAYS, Doors, Given, bundle, digest, doors_in
+from tests.http.test_grpc import code_of
 
 SHAPES = {"any": [-1, -1], "rows": [-1, 2], "fixed": [2, 3], "one": [1]}
 VALUE: dict[str, Any] = {"BOOL": True, "BYTES": "a"}
@@ -110,3 +113,45 @@ def test_typed_contents_of_a_wider_type_are_held_to_the_declared_one(doors: Door
     said = doors.ask("typed", Given(declared.lower(), declared, [1], [value]))
     assert said.code == 5006
     assert said.refusal.startswith(f"input '{declared.lower()}': a value is no {declared}")
+
+
+def _message(**more: Any) -> Any:
+    request = pb.ModelInferRequest(model_name=MODEL, **more)
+    request.inputs.add(name="fp32", datatype="FP32", shape=[2])
+    return request
+
+
+def _typed(**contents: Any) -> Any:
+    request = _message()
+    request.inputs[0].contents.CopyFrom(pb.InferTensorContents(**contents))
+    return request
+
+
+def _raw(shape: list[int], raw: bytes, *, dtype: str = "FP32") -> Any:
+    request = _message(raw_input_contents=[raw])
+    del request.inputs[0].shape[:]
+    request.inputs[0].shape.extend(shape)
+    request.inputs[0].datatype = dtype
+    return request
+
+
+def _both() -> Any:
+    request = _typed(fp32_contents=[1.0, 2.0])
+    request.raw_input_contents.append(bytes(8))
+    return request
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        _typed(), _typed(fp32_contents=[1.0]), _typed(fp32_contents=[1.0] * 3), _typed(int64_contents=[1, 2]), _typed(fp64_contents=[1.0, 2.0]),
+        _typed(fp32_contents=[1.0, 2.0], int64_contents=[3]), _typed(fp32_contents=[1.0, 2.0], bytes_contents=[b"a"]), _both(),
+        *(_raw(shape, bytes(8)) for shape in ([1], [3], [-2], [-1], [], [2, 1], [2**62], [2**62, 4], [2**32, 2**32], [10**9, 10**9], [1] * 33)),
+        *(_raw([2], bytes(size)) for size in (0, 7, 9, 100_000)), *(_raw([2], bytes(8), dtype=dtype) for dtype in ("", "FP33", "fp32", "x" * 500)),
+    ],
+)  # fmt: skip
+def test_a_message_of_grpc_that_does_not_fit_is_refused_by_name(doors: Doors, request_: Any):
+    with pytest.raises(grpc.RpcError) as refusal:
+        doors.client.infer(request_)
+    assert code_of(refusal) == ("INVALID_ARGUMENT", "5006")
+    assert "input 'fp32'" in str(refusal.value.details())

@@ -1,7 +1,9 @@
 """Case 36, in every door: a model's `max_body` holds to the byte, and beyond it there is a 413 that names it, before the body has come."""
 
+import gzip
 import json
 import uuid
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from tests.bounds import bound
 from tests.harness.bundles import archive
 from tests.harness.client import Closed, request_bytes
 from tests.harness.node import Node, run_path
+from tests.harness.processes import resident_bytes
 from tests.http.tensor_doors import LENGTH, Doors, bundle, doors_in
 from tests.http.test_grpc import code_of
 
@@ -177,6 +180,27 @@ def test_binary_tensors_count_with_the_json_before_them(node: Node, chunked: boo
         assert len(body) == size
         answer = node.fetch("POST", f"/v2/models/{MODEL}/infer", body, headers={LENGTH: str(len(text))}, chunked=chunked)
         assert answer.status == status, answer.body[:300]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_compressed_body_counts_as_what_it_becomes(node: Node, coding: str):
+    pack = gzip.compress if coding == "gzip" else zlib.compress
+    way = WAYS[0]
+    resident = resident_bytes(node.control_pid)
+    for size, status in ((LIMIT, 200), (LIMIT + 1, 413), (100 * LIMIT, 413)):
+        answer = node.fetch("POST", way.target, pack(way.body(size)), headers={**way.headers, "content-encoding": coding})
+        assert answer.status == status, answer.body[:300]
+        assert status == 200 or str(LIMIT) in answer.message
+    assert resident_bytes(node.control_pid) - resident < 16 * 1024 * 1024, "no more is unpacked than may be"
+
+
+def test_a_batch_may_have_ten_million_bytes_whatever_the_model_takes(node: Node):
+    frame = b'{"requests": [{"prompt": "a"}, {"prompt": "b"}]}'
+    for size, status in ((10_000_000, 200), (10_000_001, 413)):
+        for chunked in (False, True):
+            body = frame + b" " * (size - len(frame))
+            answer = node.fetch("POST", f"{run_path(TEXT)}?queueRequest=true", body, headers=JSON, chunked=chunked)
+            assert answer.status == status, answer.body[:300]
 
 
 def test_a_message_of_grpc_is_held_to_the_models_limit_and_to_its_own(doors: Doors):

@@ -50,11 +50,25 @@ def _tensors(request: pb.ModelInferRequest) -> list[Tensor]:
         raise BadRequest(f"'inputs' holds {len(request.inputs)} tensors, more than {MOST_TENSORS}")
     for each in request.inputs:
         _plain(each.parameters, f"input '{each.name[:80]}'")
+        _check_contents(each, is_raw=bool(raws))
     if raws:
         if len(raws) != len(request.inputs):
             raise BadRequest(f"there are {len(request.inputs)} inputs and {len(raws)} raw_input_contents")
         return [Tensor(each.name, each.datatype, list(each.shape), raw) for each, raw in zip(request.inputs, raws, strict=True)]
     return [Tensor(each.name, each.datatype, list(each.shape), _packed(each)) for each in request.inputs]
+
+
+def _check_contents(each: pb.ModelInferRequest.InferInputTensor, *, is_raw: bool) -> None:
+    """Of values in two places one would count, and which one is anybody's guess."""
+    filled = [field.name for field, _ in each.contents.ListFields()] if each.HasField("contents") else []
+    where = f"input '{each.name[:80]}'"
+    if is_raw and filled:
+        raise BadRequest(f"{where}: it has {filled[0]}, and there are raw_input_contents; one of them is right")
+    wrong = [name for name in filled if name != _CONTENTS.get(each.datatype)]
+    if wrong:
+        raise BadRequest(
+            f"{where}: it has {wrong[0]}, and {each.datatype[:40]} comes in {_CONTENTS.get(each.datatype, 'raw_input_contents')}"
+        )
 
 
 def _packed(each: pb.ModelInferRequest.InferInputTensor) -> bytes:
