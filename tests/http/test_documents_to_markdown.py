@@ -33,13 +33,25 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         node.destroy()
 
 
-def convert(node: Node, *files: tuple[str, bytes]) -> list[dict[str, Any]]:
+def convert(node: Node, *files: tuple[str, bytes], **headers: str) -> list[dict[str, Any]]:
     head = f'--{BOUNDARY}\r\ncontent-disposition: form-data; name="files"; filename='
     body = b"".join(f'{head}"{name}"\r\n\r\n'.encode() + data + b"\r\n" for name, data in files) + f"--{BOUNDARY}--\r\n".encode()
-    answer = node.fetch("POST", PATH, body, headers={"content-type": f"multipart/form-data; boundary={BOUNDARY}"}, timeout_s=120)
+    answer = node.fetch("POST", PATH, body, headers={"content-type": f"multipart/form-data; boundary={BOUNDARY}", **headers}, timeout_s=120)
     assert answer.status == 200, answer.body[:500]
     found: list[dict[str, Any]] = answer.json()["result"]
     return found
+
+
+def long_text(megabytes: int) -> bytes:
+    """A document whose one line a library takes apart for as long as it is let."""
+    made = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(documents.docx("Top", "MARK"))) as whole,
+        zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, True, 1) as target,
+    ):
+        for name in whole.namelist():
+            target.writestr(name, whole.read(name).replace(b"MARK", b"a" * (megabytes << 20)))
+    return made.getvalue()
 
 
 def bomb() -> bytes:
@@ -91,3 +103,10 @@ def test_a_file_that_wants_all_memory_costs_its_own_result_alone(node: Node):
     assert first["format"] == third["format"] == "markdown"
     assert second["format"] == "error", second
     assert node.control_pid == control_pid and node.alive()
+
+
+def test_a_file_that_takes_its_time_down_holds_up_nobody(node: Node):
+    (late,) = convert(node, ("long.docx", long_text(200)), **{"x-timeout-ms": "3000"})
+    assert late["format"] == "error" and "deadline" in late["error"], late
+    (next,) = convert(node, ("a.csv", b"a,b\n"), **{"x-timeout-ms": "20000"})
+    assert next["format"] == "markdown", "the one place of the converter is free again"

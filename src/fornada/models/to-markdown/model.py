@@ -1,6 +1,8 @@
 """Files in, Markdown out. Nothing here trusts a file: it runs behind the sandbox's walls, and what takes too much ends its runner."""
 
 import base64
+import contextlib
+import signal
 
 import documents
 import sheets
@@ -9,6 +11,7 @@ import fornada_sdk
 
 MOST_CHARACTERS = 8_000_000
 MOST_IMAGES = 10
+LOOK_S = 0.5
 MARK = "\ue000{}\ue001"
 """Where the description of an embedded picture belongs, by its number. Whoever calls puts it there."""
 
@@ -60,7 +63,10 @@ class Model(fornada_sdk.Model):
         images = Images()
         plain = (options.get("output") or {}).get("format") == "text"
         try:
-            text = BY_KIND[kind](raw, name=name, options=options, plain=plain, images=images, scratch=context.scratch)
+            with ending_with(context):
+                text = BY_KIND[kind](raw, name=name, options=options, plain=plain, images=images, scratch=context.scratch)
+        except CallerGone:
+            raise fornada_sdk.BadRequest("The file takes too long") from None
         except fornada_sdk.BadRequest:
             raise
         except MemoryError:
@@ -71,6 +77,30 @@ class Model(fornada_sdk.Model):
         if len(text) > MOST_CHARACTERS:
             raise fornada_sdk.BadRequest(f"The file has more than {MOST_CHARACTERS} characters of text")
         return {"kind": kind, "data": text.strip() + "\n", "images": images.taken}
+
+
+class CallerGone(BaseException):
+    """Nobody waits any more. No Exception: libraries go on after those."""
+
+
+@contextlib.contextmanager
+def ending_with(context):
+    """Ends what runs within it soon after its caller has gone, or its time is over: a library asks nobody while it works, and a small
+    file can keep it busy for hours, in which everybody else's wait."""
+    working = True
+
+    def look(*_):
+        if working and context.cancelled:
+            raise CallerGone
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
+    try:
+        yield
+    finally:
+        working = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Images:
