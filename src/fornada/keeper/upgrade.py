@@ -224,7 +224,7 @@ class Upgrades:
                 os.close(descriptor)
         self._run = run = _Run(asker, release, config, new, old)
         self._bound(run, PRESENT_S, f"the new control plane wasn't ready to begin within {PRESENT_S:g} s")
-        asker.step(f"starting the control plane of {release} beside the one that serves (pid {new.outer})")
+        asker.step(f"starting the control plane of {release} (pid {new.outer}) beside the one that serves")
 
     def _present(self, run: _Run, head: dict[str, object]) -> None:
         refused, wire = head.get("refused"), head.get("wire")
