@@ -197,6 +197,8 @@ class Zygotes:
                     source.reason = reason
                 source.facts, source.ready_at = {}, None
         source.state = None if state is State.ENDED else state
+        if state is State.ENDED and source.spares < 0:
+            reason = "the node let it go"  # its exit code would look like a fault of its own
         if state is not was:
             fields = {"zygote": key, "state": state.value, "pid": pid, **source.facts, **({"reason": reason} if reason else {})}
             (self._log.warning if state is State.UNFIT else self._log.info)("zygote.changed", **fields)

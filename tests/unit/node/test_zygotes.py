@@ -244,7 +244,8 @@ def test_unused_it_is_told_to_go_once():
         world.now += KEEP_S
         world.zygotes.turn()
     assert world.keeper.retired == [world.keeper.wanted[0].zygote]
-    world.keeper.say("ended")
+    world.keeper.say("ended", reason="it exited with code 70")
+    assert world.log.said[-1][1]["reason"] == "the node let it go", "an end that the node asked for looks like no fault"
     assert world.up() == ""
     assert len(world.keeper.wanted) == 2, "the next use brings another"
 
