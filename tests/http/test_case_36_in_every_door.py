@@ -210,9 +210,11 @@ def test_a_message_of_grpc_is_held_to_the_models_limit_and_to_its_own(doors: Doo
         doors.client.infer(_message(LIMIT + 1))
     assert code_of(refusal) == ("RESOURCE_EXHAUSTED", "3006")
     assert str(LIMIT) in str(refusal.value.details())
-    with pytest.raises(grpc.RpcError) as refusal:
-        doors.client.infer(_message(64 * 1024 * 1024 + 1))
-    assert refusal.value.code().name == "RESOURCE_EXHAUSTED"
+    for compression in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
+        with pytest.raises(grpc.RpcError) as refusal:
+            doors.client.infer(_message(64 * 1024 * 1024 + 1), compression=compression)
+        assert refusal.value.code().name == "RESOURCE_EXHAUSTED"
+        assert code_of(refusal)[1] == "", "it was no message yet"
     assert doors.client.infer(_message(1000)).outputs[0].name == "bytes", "the channel goes on"
 
 

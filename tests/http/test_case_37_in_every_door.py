@@ -8,8 +8,9 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 
 from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
-from tests.harness.client import Response
+from tests.harness.client import Response, strict_json
 from tests.harness.node import Node
+from tests.harness.websocket import Refused, WebSocket
 from tests.http.tensor_doors import MODEL, Doors, Given, bundle, doors_in
 from tests.http.test_case_37_names_with_slashes import NAMES, spellings
 from tests.http.test_grpc import code_of
@@ -79,6 +80,8 @@ def test_all_doors_agree_on_a_name(doors: Doors, name: str):
         for way in (f"/gateway/v1/local/default/workers-ai/{spelled}", f"/client/v4/accounts/local/ai/run/{spelled}"):
             answer = node.fetch("POST", way, payload={})
             assert answer.status == 200, answer.body
+        with WebSocket(node.address, f"/client/v4/accounts/local/ai/run/{spelled}") as socket:
+            assert "seen" in strict_json(str(socket.receive()).encode())
     assert doors.ask("raw", TENSOR, model=name).refusal == ""
     said = doors.client.call("ModelMetadata", pb.ModelMetadataRequest(name=name), pb.ModelMetadataResponse)
     assert said.name == name
@@ -126,6 +129,9 @@ def test_a_name_that_climbs_is_a_bad_request_in_every_door(doors: Doors, spelled
         assert answer.status == 400, (method, path, answer.status, answer.body)
         assert answer.json()["success"] is False
     assert bound_to(node, spelled, {}).status == 400
+    with pytest.raises(Refused) as refused:
+        WebSocket(node.address, f"/client/v4/accounts/local/ai/run/{spelled}")
+    assert refused.value.response.status == 400
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a/../b", "a\0b", "../../etc/passwd", "a//b", "a/./b"])
