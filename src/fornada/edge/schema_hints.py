@@ -85,22 +85,26 @@ def _bounds(schema: Mapping[str, Any], types: list[Any]) -> str:
         pattern = schema.get("pattern")
         form = schema.get("format")
         more = f" in the form {_cut(form)}" if isinstance(form, str) else f" matching {_cut(pattern)}" if isinstance(pattern, str) else ""
-        return _range(schema.get("minLength"), schema.get("maxLength"), " characters") + more
+        return _range(schema.get("minLength"), schema.get("maxLength"), "character") + more
     if "array" in types:
-        return _range(schema.get("minItems"), schema.get("maxItems"), " items")
+        return _range(schema.get("minItems"), schema.get("maxItems"), "item")
     return ""
 
 
 def _range(low: object, high: object, unit: str, *, above: object = None, below: object = None) -> str:
     found = []
     if _is_number(low) and _is_number(high):
-        found.append(f"{'of' if unit else 'from'} {low} to {high}{unit}")
+        found.append(f"of {low} to {_counted(high, unit)}" if unit else f"from {low} to {high}")
     elif _is_number(low):
-        found.append(f"of at least {low}{unit}")
+        found.append(f"of at least {_counted(low, unit)}")
     elif _is_number(high):
-        found.append(f"of at most {high}{unit}")
+        found.append(f"of at most {_counted(high, unit)}")
     found += [f"above {above}"] * _is_number(above) + [f"below {below}"] * _is_number(below)
     return f" {' and '.join(found)}" if found else ""
+
+
+def _counted(number: object, unit: str) -> str:
+    return f"{number} {unit}{'s' * (number != 1)}" if unit else str(number)
 
 
 def _is_number(value: object) -> bool:

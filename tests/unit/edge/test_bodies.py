@@ -201,6 +201,11 @@ NUMBER = {"type": "integer", "minimum": 1, "maximum": 10, "examples": [3]}
             "'/k' must be one of 'red', 'blue' (it takes one of \"red\", \"blue\"; this is a string of 3 characters)",
         ),
         (
+            {"properties": {"s": {"type": "string", "minLength": 1}}},
+            {"s": ""},
+            "'/s': it is shorter than 1 character (it takes a string of at least 1 character; this is a string of 0 characters)",
+        ),
+        (
             {"properties": {"later": {"enum": [False, None], "description": "Not served: send it now"}}},
             {"later": True},
             "'/later' must be one of 'false', 'null' (it takes one of false, null: Not served: send it now; this is a boolean)",

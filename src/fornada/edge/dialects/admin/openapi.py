@@ -97,7 +97,8 @@ def describe(routes: Sequence[Route]) -> Object:
         "info": {
             "title": "Fornada",
             "version": fornada.__version__,
-            "description": "Self-hosted inference: the Workers AI API, the OpenAI API, and the node's own.",
+            "description": "Self-hosted inference: the APIs of Workers AI and its binding, AI Gateway, OpenAI, Anthropic, the Open Inference "
+            "Protocol and TensorFlow Serving, and the node's own.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
