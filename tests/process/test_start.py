@@ -38,7 +38,7 @@ def test_a_port_in_use_is_named(start):
         tree = start(port=port)
         assert tree.wait(within_s=10) == 1
     (line,) = tree.lines()
-    assert str(port) in line and "--port" in line
+    assert str(port) in line and "--port" in line and "FORNADA_PORT" in line, "make serve has no flags"
     assert not (tree.data / "starts").exists()
 
 

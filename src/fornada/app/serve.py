@@ -321,10 +321,12 @@ def _cant_listen(host: str, port: int, error: OSError) -> StartRefused:
     match error.errno:
         case errno.EADDRINUSE:
             return StartRefused(
-                f"port {port} on {host} is in use by another program; stop that one, or choose another port with --port (0 takes any)"
+                f"port {port} on {host} is in use by another program; choose another with --port or FORNADA_PORT (0 takes any)"
             )
         case errno.EACCES:
-            return StartRefused(f"port {port} on {host} may not be used by uid {os.geteuid()}; choose one above 1023 with --port")
+            return StartRefused(
+                f"port {port} on {host} may not be used by uid {os.geteuid()}; choose one above 1023 with --port or FORNADA_PORT"
+            )
         case _:
             return StartRefused(f"can't listen on {host}, port {port}: {error.strerror}; choose others with --host and --port")
 
