@@ -41,6 +41,10 @@ _HOP = frozenset(
 _SECRET = re.compile(r"auth|cookie|token|secret|password|passwd|credential|api-?key|session-key|signature|\Ax-api|user-service-key|jwt")
 _KEYS = ("x-api-key", "x-auth-key", "x-auth-user-service-key")
 """Headers that a key comes in where there is no Authorization: Anthropic's, and Cloudflare's older ones."""
+_BEARERS = ("cf-aig-authorization", "authorization")
+"""Behind a gateway `authorization` may be some provider's; what is meant for the gateway stands beside it."""
+CREDENTIALS = frozenset(name.encode() for name in (*_BEARERS, *_KEYS, "x-auth-email"))
+"""All headers that say who asks."""
 _CORS_METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _EXPOSED = (
     b"cf-ai-req-id, x-request-id, retry-after, x-should-retry, content-type, "
@@ -181,8 +185,7 @@ def _priority(value: bytes | None) -> Priority:
 
 
 def _token(named: dict[str, bytes]) -> str | None:
-    # Behind a gateway `authorization` may be some provider's; what is meant for the gateway stands beside it.
-    for name in ("cf-aig-authorization", "authorization"):
+    for name in _BEARERS:
         scheme, _, rest = _text(named.get(name, b"")).partition(" ")
         if scheme.lower() == "bearer" and rest.strip():
             return rest.strip()

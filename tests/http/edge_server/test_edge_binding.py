@@ -255,13 +255,25 @@ def test_a_key_in_the_path_counts_and_is_never_a_path_any_more(locked: Locked):
             assert locked.texts[caller].encode() not in response.body
 
 
+KEY_HEADERS = ("authorization", "cf_aig_authorization", "x_api_key", "x_auth_key", "x_auth_user_service_key")
+
+
 @pytest.mark.parametrize("path", ["/", "/binding/", "/binding/-/", "/binding/fnd_0/", "/binding//run"])
 def test_without_a_key_nothing_is_answered(locked: Locked, path: str):
     response = ask(locked, {}, path)
     assert (response.status, response.json()["internalCode"]) == (401, 10000)
-    for inner in ({"authorization": f"Bearer {locked.texts['admin']}"}, {"x_api_key": locked.texts["admin"]}):
-        assert ask(locked, {}, path, **inner).status == 401, "a Worker's own header is no key"
+    for name in KEY_HEADERS:
+        for prefix in ("", "Bearer "):
+            assert ask(locked, {}, path, **{name: prefix + locked.texts["admin"]}).status == 401, "a Worker's own header is no key"
     assert locked.inference.requests == []
+
+
+@pytest.mark.parametrize("name", KEY_HEADERS)
+def test_no_header_speaks_against_the_path_s_key(locked: Locked, name: str):
+    path, other = f"/binding/{locked.texts['user']}/", f"Bearer {locked.texts['other deployer']}"
+    assert ask(locked, {}, path, cf_consn_model_id="@test/mine", **{name: other}).status == 200, "a Worker passes on what its callers send"
+    headers = {**wrapped(cf_consn_model_id="@test/mine"), name.replace("_", "-"): other}
+    assert locked.fetch("POST", path, payload={"inputs": {}}, headers=headers).status == 200
 
 
 def test_no_answer_quotes_the_path_s_key(locked: Locked):

@@ -12,6 +12,7 @@ import re
 from urllib.parse import quote
 
 from fornada.core.errors import BadRequest
+from fornada.edge.headers import CREDENTIALS
 
 PREFIX = b"/binding/"
 NO_KEY = b"-"
@@ -19,8 +20,7 @@ NO_KEY = b"-"
 _HOST = re.compile(rb"https?://workers-binding\.ai(?=[/?#]|\Z)", re.IGNORECASE)
 _TARGET = re.compile(rb"[\x21-\x7e]*\Z")
 _WRAPPED = b"mf-header-"
-_CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"x-auth-key", b"x-auth-email", b"x-auth-user-service-key"))
-_NOT_THE_WORKER_S = _CREDENTIALS | frozenset(
+_NOT_THE_WORKER_S = CREDENTIALS | frozenset(
     (
         b"host",
         b"origin",
@@ -56,7 +56,7 @@ def unwrap(path: bytes, fields: Fields) -> tuple[bytes, Fields]:
         inner = _address(addresses)
         fields = _merged(fields)
     if key != NO_KEY:
-        fields = [pair for pair in fields if pair[0].lower() not in _CREDENTIALS]
+        fields = [pair for pair in fields if pair[0].lower() not in CREDENTIALS]
         fields.append((b"authorization", b"Bearer " + key))
     return b"/binding/-" + _with_model(inner, fields), fields
 
