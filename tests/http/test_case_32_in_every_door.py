@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from tests.harness.bundles import archive
 from tests.harness.client import Response, strict_json
 from tests.harness.node import Node
@@ -42,6 +43,11 @@ RETURNS = """
 def handle_request(request, context):
     return {"float32": [float("nan"), 1.0], "float64": [float("inf"), float("-inf")]}
 """
+SCORED = "@test/nan-beside"
+SCORES = """
+def handle_request(request, context):
+    return {"float32": request.tensors["float32"], "score": float("nan"), "low": float("-inf"), "fine": 0.5}
+"""
 MESSAGES: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 
 
@@ -61,6 +67,8 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
             for name, dtype in (("float32", "FP32"), ("float64", "FP64"))
         )
         made.node.deploy(LISTS, archive({"model.toml": f'name = "{LISTS}"\n{declared}', "model.py": RETURNS}))
+        one = "".join(f'[[tensors.{side}]]\nname = "float32"\ndtype = "FP32"\nshape = [-1]\n' for side in ("inputs", "outputs"))
+        made.node.deploy(SCORED, archive({"model.toml": f'name = "{SCORED}"\n{one}', "model.py": SCORES}))
         yield made
 
 
@@ -179,6 +187,19 @@ def test_lists_that_a_model_returns_as_tensors(doors: Doors):
     assert (body["predictions"], body["nonfinite"]) == ([{"float32": None, "float64": None}, {"float32": 1.0, "float64": None}], True)
     said = doors.ask("raw", Given("float32", "FP32", [1], [1.0]), model=LISTS)
     assert struct.unpack("<2d", said.outputs["float64"]) == (math.inf, -math.inf)
+
+
+def test_numbers_beside_tensors(doors: Doors):
+    asked = {"inputs": [{"name": "float32", "datatype": "FP32", "shape": [1], "data": [1.0]}]}
+    body = doors.node.fetch("POST", f"/v2/models/{SCORED}/infer", payload=asked).json()
+    assert body["outputs"][0]["data"] == [1.0]
+    assert (body["parameters"], body["nonfinite"]) == ({"score": None, "low": None, "fine": 0.5}, True)
+    assert doors.columns({"float32": [1.0]}, model=SCORED).json() == {"outputs": [1.0]}, "there is no place for them"
+    request = pb.ModelInferRequest(model_name=SCORED)
+    request.inputs.add(name="float32", datatype="FP32", shape=[1]).contents.fp32_contents.append(1.0)
+    said = {name: value.double_param for name, value in doors.client.infer(request).parameters.items()}
+    assert math.isnan(said.pop("score"))
+    assert said == {"low": -math.inf, "fine": 0.5}
 
 
 def _done(node: Node, path: str, id: str) -> Any:

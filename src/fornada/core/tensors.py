@@ -7,7 +7,7 @@ needs numpy.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -43,6 +43,12 @@ class TensorsHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """Texts, numbers and truth values beside the tensors."""
     wanted: list[str] = []
     """Of a request: the outputs that the caller wants; empty: all."""
+    nonfinite: dict[str, Literal["nan", "inf", "-inf"]] = {}
+    """Of an answer: the parameters that are no finite numbers, which JSON hasn't."""
+
+    @property
+    def all_parameters(self) -> dict[str, Any]:
+        return {**self.parameters, **{name: float(value) for name, value in self.nonfinite.items()}} if self.nonfinite else self.parameters
 
 
 class Tensor(NamedTuple):

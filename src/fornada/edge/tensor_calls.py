@@ -142,7 +142,7 @@ class TensorSink:
                 found = split(head.tensors, body)
             except ValueError as error:
                 raise ModelRaised(f"the model's tensors are broken: {error}") from None
-            self.tell(self.chosen(found), head.tensors.parameters, head.run_s)
+            self.tell(self.chosen(found), head.tensors.all_parameters, head.run_s)
         except FornadaError as error:
             self.exchange.fail(error, from_model=True)
 

@@ -43,7 +43,10 @@ def of_result(result: Any, declared: Sequence[Any], head: Mapping[str, Any]) -> 
         places.append([name, tensor.dtype, list(tensor.shape), len(tensor.data)])
         pieces.append(tensor.data)
     shown = {str(name): value for name, value in parameters.items() if _is_parameter(value)}
-    return b"".join(pieces), {"type": TENSORS_TYPE, "tensors": {"tensors": places, "parameters": shown}}
+    said: dict[str, Any] = {"tensors": places, "parameters": {name: value for name, value in shown.items() if not _is_nonfinite(value)}}
+    if len(said["parameters"]) != len(shown):  # JSON has no word for them, and some callers get them exactly
+        said["nonfinite"] = {name: str(value) for name, value in shown.items() if _is_nonfinite(value)}
+    return b"".join(pieces), {"type": TENSORS_TYPE, "tensors": said}
 
 
 def as_item(result: Any, declared: Sequence[Any], head: Mapping[str, Any]) -> bytes:
@@ -68,4 +71,8 @@ def _listed(value: Any) -> Any:
 def _is_parameter(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= WORD_LONGEST
-    return isinstance(value, (bool, int)) or (type(value) is float and math.isfinite(value))
+    return isinstance(value, (bool, int)) or type(value) is float
+
+
+def _is_nonfinite(value: Any) -> bool:
+    return type(value) is float and not math.isfinite(value)

@@ -1,5 +1,6 @@
 """`POST /v2/models/{model}[/versions/{version}]/infer`."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -92,7 +93,7 @@ class InferSink(TensorSink):
         if asked.classes:
             tensors = classified(tensors, asked.classes)
         outputs, pieces = [], []
-        nonfinite = False
+        nonfinite = any(isinstance(value, float) and not math.isfinite(value) for value in parameters.values())
         check_size(tensor for tensor in tensors if not asked.binary.get(tensor.name, asked.all_binary))
         for tensor in tensors:
             shown: dict[str, Any] = {"name": tensor.name, "datatype": tensor.dtype, "shape": tensor.shape}

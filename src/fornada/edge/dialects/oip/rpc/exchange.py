@@ -147,7 +147,7 @@ class RpcSink(TensorSink):
             self._to.give_up(ModelRaised(f"the model's tensors are broken: {error}"))
             return
         try:
-            self._to.put(answer_of(self._asked, self._name, self._version, tensors, said.parameters), len(data))
+            self._to.put(answer_of(self._asked, self._name, self._version, tensors, said.all_parameters), len(data))
         except FornadaError as error:
             self._to.give_up(error)
 
