@@ -631,6 +631,14 @@ def test_whatever_a_model_says_it_counted_its_log_can_be_read(edge: Served, toke
     assert [log["cost"] >= 0 and 0 <= log["tokens_in"] < 2**32 for log in logs(edge)] == [True, True]
 
 
+def test_a_body_that_is_a_page_is_shown_and_never_run(edge: Served):
+    response = edge.fetch("POST", WAY, b"<script>alert(1)</script>", headers={"content-type": "text/html"})
+    for part in ("request", "response"):
+        shown = edge.fetch("GET", f"{GATEWAYS}/g/logs/{response.headers['cf-aig-log-id']}/{part}")
+        assert shown.status == 200 and shown.headers["content-security-policy"] == "sandbox", shown
+        assert shown.headers["x-content-type-options"] == "nosniff"
+
+
 def test_only_what_is_to_be_written_down_is(edge: Served):
     bare = ask(edge, collect_log_payload="false")
     (log,) = logs(edge)

@@ -26,6 +26,8 @@ _BASE = "/client/v4/accounts/{account}/ai-gateway/gateways"
 _ONE = _BASE + "/{gateway}"
 _LOG = _ONE + "/logs/{log}"
 _DATA = "/gateway/v1/{account}/{gateway}"
+_AS_IT_IS = ((b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"sandbox"))
+"""Of bodies that callers and models wrote: a browser that is led there must not run them as a page of the node's."""
 
 
 def routes(*, gateways: GatewaysPort, scheme: str) -> list[Route]:
@@ -178,11 +180,11 @@ class _Desk:
 
     async def request(self, call: Call) -> Reply:
         log = self._log(call)
-        return Reply(self._gateways.payload(log).request, log.request_content_type)
+        return Reply(self._gateways.payload(log).request, log.request_content_type, headers=_AS_IT_IS)
 
     async def response(self, call: Call) -> Reply:
         log = self._log(call)
-        return Reply(self._gateways.payload(log).response, log.response_content_type or "application/json")
+        return Reply(self._gateways.payload(log).response, log.response_content_type or "application/json", headers=_AS_IT_IS)
 
     async def url(self, call: Call) -> Reply:
         account, gateway = _place(call)
