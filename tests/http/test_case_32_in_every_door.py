@@ -154,6 +154,23 @@ def test_an_item_of_a_job(node: Node):
     assert [each["result"] for each in answer["responses"]] == [NESTED_SHOWN] * 2
 
 
+def test_a_line_of_a_batch_file(node: Node):
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {**MESSAGES, "model": TEXT}}
+    parts = [("purpose", "", b"batch"), ("file", '; filename="a.jsonl"', json.dumps(line).encode())]
+    form = b"".join(
+        b'--xyz\r\nContent-Disposition: form-data; name="%b"%b\r\n\r\n%b\r\n' % (name.encode(), more.encode(), data)
+        for name, more, data in parts
+    )
+    headers = {"content-type": "multipart/form-data; boundary=xyz"}
+    file = node.fetch("POST", "/v1/files", form + b"--xyz--\r\n", headers=headers).json()["id"]
+    asked = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    id = node.fetch("POST", "/v1/batches", payload=asked).json()["id"]
+    output = until(lambda: node.fetch("GET", f"/v1/batches/{id}").json().get("output_file_id"), within_s=20, what="the batch is done")
+    answer = strict_json(node.fetch("GET", f"/v1/files/{output}/content").body.strip())
+    assert answer["response"]["status_code"] == 200
+    assert answer["response"]["body"]["nonfinite"] is True
+
+
 NONFINITE = [math.nan, math.inf, -math.inf, 1.0]
 
 
