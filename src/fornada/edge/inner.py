@@ -60,6 +60,8 @@ class InnerExchange:
         self._began = monotonic()
         self._lines: bytes | None = None
         """Of a stream of which no piece has come."""
+        self._begun = False
+        """What begins to stream is ended by `end` or `break_off` alone, as on a connection: a door that gives up says so by both."""
         self._owed = 0
         """Bytes taken before there was a ticket."""
 
@@ -98,6 +100,8 @@ class InnerExchange:
             heard.whole(status, lines, b"".join(parts), run_s)
 
     def fail(self, error: FornadaError, *, from_model: bool = False) -> None:
+        if self._begun:
+            return
         heard = self._end(outcome_of(error), 0.0)
         if heard is not None:
             heard.refused(error, from_model=from_model)
@@ -115,6 +119,7 @@ class InnerExchange:
         if self._heard is not None:
             self._lines = lines
             self._heard.begins(lines)
+            self._begun = True
 
     def write(self, data: bytes, count: int) -> None:
         heard = self._heard

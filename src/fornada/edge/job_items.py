@@ -90,7 +90,9 @@ class _Item:
         self._size += len(data)
         if self._size > ANSWER_BYTES:
             self._pieces.clear()
-            self.exchange.give_up(ModelRaised(f"the answer takes more than {format_size(ANSWER_BYTES)}, which is the most for a job's"))
+            self.exchange.break_off(
+                b"", ModelRaised(f"the answer takes more than {format_size(ANSWER_BYTES)}, which is the most for a job's")
+            )
             return
         self._pieces.append(data)
         self.exchange.taken(count)

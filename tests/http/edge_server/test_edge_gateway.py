@@ -470,6 +470,28 @@ def test_a_gateway_that_is_removed_between_two_entries_asks_the_second(edge: Ser
         assert connection.read_response().headers["cf-aig-step"] == "1"
 
 
+@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize("named", [{}, {"cf-aig-gateway-id": "g"}])
+def test_a_stream_that_its_door_gives_up_ends_at_once_and_is_not_tried_again(edge: Served, named: dict[str, str], attempts: int):
+    put(edge, account="local")
+    edge.inference.behaviour = stay_silent
+    body = {"model": "@test/text", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    with edge.connect() as connection:
+        headers = {**named, "cf-aig-max-attempts": str(attempts), "content-type": "application/json"}
+        connection.send_request("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
+        until(lambda: edge.inference.requests)
+        sink = edge.inference.last.sink
+        edge.tell(sink.stream_begins, AnswerHead())
+        edge.tell(sink.item, b'{"response": "a"}')
+        assert connection.read_head().status == 200
+        edge.tell(sink.item, b'{"response": "b", "tool_calls": -5}')
+        told: list[str] = []
+        with pytest.raises(Closed):
+            told.extend(event.data for event in connection.read_events())
+    assert "3103" in told[-1]
+    assert len(edge.inference.requests) == 1 and edge.inference.last.left
+
+
 def test_a_caller_that_leaves_cancels_the_attempt(edge: Served):
     edge.inference.behaviour = stay_silent
     with edge.connect() as connection:
