@@ -236,7 +236,7 @@ def test_the_contract_model_tells_turns_of_sound(node: Node):
         socket.send('{"type": "CloseStream"}')
         assert socket.end().code == 1000
     refused: Response = node.fetch("GET", f"{RUN}@contract/flux")
-    assert refused.status == 400 and "Upgrade: websocket" in refused.message
+    assert refused.status == 405 and "Upgrade: websocket" in refused.message
 
 
 def test_bad_inputs_end_it_with_their_reason(node: Node):
