@@ -157,7 +157,7 @@ class Passage:
         left_s = self._left_s()
         if left_s is not None and self._tries + self._number > 1:
             if left_s <= 0:
-                self._refuse(DeadlinePassed("the request's deadline went by between two attempts of its gateway"), from_model=False)
+                self._out_of_time()
                 return
             facts = copy.copy(facts)
             facts.timeout_s = left_s
@@ -174,6 +174,10 @@ class Passage:
         if limit_ms is not None:
             self._timer = self._shared.later(limit_ms / 1000, self._too_slow)
         attempt.exchange.ask(self._shared.observer)
+
+    def _out_of_time(self) -> None:
+        self._timer = None
+        self._refuse(DeadlinePassed("the request's deadline went by between two attempts of its gateway"), from_model=False)
 
     def _left_s(self) -> float | None:
         """Until the caller's deadline, which holds over all attempts."""
@@ -199,7 +203,11 @@ class Passage:
         if tries_again(self._rules, self._tries, cause):
             wait_s = wait_ms(self._rules, self._tries) / 1000
             left_s = self._left_s()
-            self._timer = self._shared.later(wait_s if left_s is None else min(wait_s, max(left_s, 0.0)), self._try)
+            if left_s is not None and left_s <= wait_s:
+                # Not another attempt at the last moment: a timer may fire a little early, and what is left would go into attempts.
+                self._timer = self._shared.later(max(left_s, 0.0), self._out_of_time)
+            else:
+                self._timer = self._shared.later(wait_s, self._try)
         elif self._number + 1 < len(self._steps):
             self._enter(self._number + 1)
             self._ask()
