@@ -158,7 +158,7 @@ def test_callers_notice_nothing_twice_in_a_row(new_node: StartNode, tmp_path: Pa
 def test_a_long_request_and_a_long_stream_end_where_they_began(new_node: StartNode, tmp_path: Path):
     node = new_node(config=CONFIG).start()
     model = "@test/long"
-    node.deploy_probe(model, serving={"concurrency": 4, "idle_timeout_s": 1})
+    node.deploy_probe(model, serving={"concurrency": 4, "idle_timeout_s": 3})
     pid = node.load(model)["instances"][0]["pid"]
     source = checkout(tmp_path, "9.1.0")
     with Background() as background, node.open_stream(model, {"steps": 60, "step_s": 0.1}) as stream:
