@@ -11,7 +11,7 @@ from tests.docs.pages import DOCS, blocks
 from tests.harness.fixtures import StartNode
 from tests.harness.node import node_environ
 
-pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CHAT = "@fornada/smollm2-135m-instruct"
 LOAD_S = 400

@@ -18,7 +18,7 @@ from tests.harness.bundles import archive
 from tests.harness.node import Node, node_environ
 from tests.models.environments import environment, made, workplace
 
-pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 
 LOCK = Path(__file__).parent / "cloudflare_sdk" / "requirements.lock"
 SDK = "cloudflare==5.9.0"

@@ -18,6 +18,8 @@ from tests.harness.processes import kill
 from tests.harness.waiting import until
 from tests.http.test_usage import counted
 
+pytestmark = pytest.mark.clients
+
 FAILS = """
 import json, pathlib
 

@@ -10,7 +10,7 @@ from tests.harness.bundles import archive
 from tests.harness.node import Node
 from tests.http.node_js import npm
 
-pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MODEL = "@test/chat"
 
