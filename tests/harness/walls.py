@@ -5,7 +5,7 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +58,26 @@ def at_rest(data_dir: Path, keeper: int, *others: int) -> Held:
 
     until(settled, within_s=5, what="what the node holds stays the same", every_s=0.2)
     return before
+
+
+def no_more_open(before: Held, *pids: int) -> None:
+    """Waits until none of the processes has more descriptors open than `before` says of them, in its order: what comes and goes, such as a
+    look at a spare, may be in between; what leaks stays, and is named. Raises AssertionError."""
+
+    def none_more() -> bool:
+        return all(descriptors(pid) <= then for pid, then in zip(pids, before.descriptors, strict=True))
+
+    try:
+        until(none_more, within_s=10, what="as few descriptors are open as before", every_s=0.1)
+    except TimeoutError:
+        found = {pid: sorted(_open_files(pid)) for pid in pids}
+        raise AssertionError(f"open before: {before.descriptors}; open now: {found}") from None
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.readlink(f"/proc/{pid}/fd/{number}")
 
 
 def groups(data_dir: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 from tests.harness.processes import all_gone, kill
 from tests.harness.waiting import until
-from tests.harness.walls import Held, at_rest, tops
+from tests.harness.walls import Held, at_rest, no_more_open, tops
 
 LONG_CYCLES = 1000
 KILLED_EVERY = count(9, long=50)
@@ -64,7 +64,8 @@ def test_load_and_unload_leave_nothing_whoever_dies_between(new_node: StartNode,
     after, _ = resting(node, processes)
     assert len(after.groups) == len(before.groups) and len(after.views) == len(before.views)  # a spare's, which is another one now
     assert after.scratch == before.scratch
-    assert after.mounts <= before.mounts and after.descriptors <= before.descriptors, (before, after)
+    assert after.mounts <= before.mounts, (before, after)
+    no_more_open(before, node.keeper_pid, node.control_pid)
     if not forked:
         assert not after.groups and not after.views and not after.scratch
         node.ask(MODEL, {"echo": 1})

@@ -16,7 +16,7 @@ from tests.harness.node import Node, node_environ
 from tests.harness.processes import all_gone, kill, seen
 from tests.harness.throwaway import STRANGER
 from tests.harness.waiting import until
-from tests.harness.walls import at_rest, tops, uid
+from tests.harness.walls import at_rest, no_more_open, tops, uid
 
 CONFIG = '[node]\ndrain_s = 5\nkill_s = 2\n[provision]\ncache_dir = ""\n'
 MODEL = "@test/echo"
@@ -100,7 +100,8 @@ def test_a_model_is_deployed_answers_is_killed_and_leaves_nothing(directory: Pat
                 until(lambda: not node.pids(MODEL), within_s=2, what="the node has heard of it")
             node.unload(MODEL)
         after = at_rest(node.data_dir, node.keeper_pid, node.control_pid)
-        assert after.descriptors <= before.descriptors and after.mounts <= before.mounts
+        no_more_open(before, node.keeper_pid, node.control_pid)
+        assert after.mounts <= before.mounts
         assert (len(after.groups), len(after.views), after.scratch) == (len(before.groups), len(before.views), before.scratch)
 
         old = node.control_pid
