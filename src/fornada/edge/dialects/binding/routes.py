@@ -14,6 +14,7 @@ from fornada.edge.calls import Call, Operation, Parameter, Reply, Route, json_re
 from fornada.edge.dialects.workers_ai import Converter
 from fornada.edge.dialects.workers_ai.descriptions import TALK
 from fornada.edge.dialects.workers_ai.markdown import BODY_BYTES, File, options_of
+from fornada.edge.envelope import enveloped
 from fornada.edge.invoke import TEXT_ERRORS
 from fornada.edge.problems import Style
 
@@ -117,7 +118,7 @@ def _transform(routes: Sequence[Route], converter: Converter) -> Operation:
             raise BadRequest("required properties at '/' are 'files'")
         files = [File(each.name, each.mimeType, _bytes(each.data, number)) for number, each in enumerate(given.files)]
         results = await converter.convert(files, options_of(bytes(given.options)), facts=call.facts, account=call.account)
-        return json_reply({"result": results, "success": True, "errors": [], "messages": []})
+        return json_reply(enveloped(results))
 
     taken = _taken(routes, "/ai/tomarkdown", "POST")
     # In base64 it is a third longer.

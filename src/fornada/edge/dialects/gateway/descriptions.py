@@ -3,22 +3,9 @@
 from typing import Any
 
 from fornada.edge.dialects.gateway.settings import GATEWAY, SETTINGS
+from fornada.edge.envelope import envelope
 
 Object = dict[str, Any]
-
-
-def _enveloped(result: Object, **more: Object) -> Object:
-    return {
-        "type": "object",
-        "properties": {
-            "result": result,
-            "success": {"const": True},
-            "errors": {"type": "array", "maxItems": 0},
-            "messages": {"type": "array"},
-            **more,
-        },
-        "required": ["result", "success", "errors", "messages"],
-    }
 
 
 _INFO: Object = {
@@ -40,12 +27,12 @@ _LOG: Object = {
     },
     "required": ["id", "created_at", "provider", "model", "path", "duration", "success", "cached"],
 }
-ONE = _enveloped(GATEWAY)
-GATEWAYS = _enveloped({"type": "array", "items": GATEWAY}, result_info=_INFO)
-LOG = _enveloped(_LOG)
-LOGS = _enveloped({"type": "array", "items": _LOG}, result_info=_INFO)
-DONE = _enveloped({"type": "null"})
-URL = _enveloped({"type": "string", "format": "uri"})
+ONE = envelope(GATEWAY)
+GATEWAYS = envelope({"type": "array", "items": GATEWAY}, result_info=_INFO)
+LOG = envelope(_LOG)
+LOGS = envelope({"type": "array", "items": _LOG}, result_info=_INFO)
+DONE = envelope({"type": "null"})
+URL = envelope({"type": "string", "format": "uri"})
 SETTINGS_BODY: Object = {"type": "object", "properties": SETTINGS}
 CREATE_BODY: Object = {"type": "object", "properties": {"id": {"type": "string"}, **SETTINGS}, "required": ["id"]}
 PATCH: Object = {

@@ -3,8 +3,6 @@
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from fornada.core.errors import BadRequest, Conflict, DiskFull, RateLimited, UnknownGateway, UnknownLog
 from fornada.core.gateway import WORKERS_AI, GatewayId, GatewaySettings, Log, LogId, parse_gateway
 from fornada.core.keys import Role
@@ -16,6 +14,7 @@ from fornada.edge.dialects.gateway import descriptions as d
 from fornada.edge.dialects.gateway.logs import read_patch, shown_log
 from fornada.edge.dialects.gateway.queries import LOGS_QUERY, PAGES, REMOVAL_QUERY, read_page, read_query, read_removal
 from fornada.edge.dialects.gateway.settings import read_settings, shown
+from fornada.edge.envelope import enveloped
 from fornada.edge.gateway.asked import ASKED_HEADERS
 from fornada.edge.gateway.steps import COMPAT
 from fornada.edge.invoke import RUN_HEADERS, TEXT_ERRORS
@@ -143,21 +142,21 @@ class _Desk:
         return _listed(found[(page - 1) * per_page : page * per_page], page, per_page, len(found))
 
     async def one(self, call: Call) -> Reply:
-        return _enveloped(shown(self._gateways.gateway(*_place(call))))
+        return json_reply(enveloped(shown(self._gateways.gateway(*_place(call)))))
 
     async def create(self, call: Call) -> Reply:
         id, change = read_settings(call.body)
         if id is None:
             raise BadRequest("required properties at '/' are 'id'")
-        return _enveloped(shown(self._gateways.create(account_of(call.account), parse_gateway(id), change(GatewaySettings()))))
+        return json_reply(enveloped(shown(self._gateways.create(account_of(call.account), parse_gateway(id), change(GatewaySettings())))))
 
     async def update(self, call: Call) -> Reply:
         account, id = _place(call)
         _, change = read_settings(call.body)
-        return _enveloped(shown(self._gateways.update(account, id, change(self._gateways.gateway(account, id).settings))))
+        return json_reply(enveloped(shown(self._gateways.update(account, id, change(self._gateways.gateway(account, id).settings)))))
 
     async def remove(self, call: Call) -> Reply:
-        return _enveloped(shown(await self._gateways.remove(*_place(call))))
+        return json_reply(enveloped(shown(await self._gateways.remove(*_place(call)))))
 
     async def logs(self, call: Call) -> Reply:
         query, page = read_query(call.query, call.raw_query)
@@ -166,17 +165,17 @@ class _Desk:
 
     async def remove_logs(self, call: Call) -> Reply:
         await self._gateways.remove_logs(*_place(call), read_removal(call.query, call.raw_query))
-        return json_reply({"success": True, "result": None, "errors": [], "messages": []})
+        return json_reply(enveloped(None))
 
     async def log(self, call: Call) -> Reply:
         log = self._log(call)
-        return _enveloped(shown_log(log, self._gateways.payload(log)))
+        return json_reply(enveloped(shown_log(log, self._gateways.payload(log))))
 
     async def patch_log(self, call: Call) -> Reply:
         patch = read_patch(call.body)
         log = patch.applied(self._log(call))
         self._gateways.change_log(log)
-        return _enveloped(shown_log(log))
+        return json_reply(enveloped(shown_log(log)))
 
     async def request(self, call: Call) -> Reply:
         log = self._log(call)
@@ -189,7 +188,7 @@ class _Desk:
     async def url(self, call: Call) -> Reply:
         account, gateway = _place(call)
         self._gateways.gateway(account, gateway)
-        return _enveloped(self._url_of(call, account, gateway, call.parameters["provider"]))
+        return json_reply(enveloped(self._url_of(call, account, gateway, call.parameters["provider"])))
 
     def _url_of(self, call: Call, account: AccountId, gateway: GatewayId, provider: str) -> str:
         """At the name by which the caller reached this node."""
@@ -215,11 +214,6 @@ def _place(call: Call) -> tuple[AccountId, GatewayId]:
     return account_of(call.account), GatewayId(call.parameters["gateway"])
 
 
-def _enveloped(result: object) -> Reply:
-    return json_reply({"result": result, "success": True, "errors": [], "messages": []})
-
-
 def _listed(result: list[dict[str, Any]], page: int, per_page: int, total: int) -> Reply:
     info = {"page": page, "per_page": per_page, "count": len(result), "total_count": total, "total_pages": -(-total // per_page)}
-    body = {"result": result, "success": True, "errors": [], "messages": [], "result_info": info}
-    return Reply(msgspec.json.encode(body))
+    return json_reply(enveloped(result, result_info=info))

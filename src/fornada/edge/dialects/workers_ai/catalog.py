@@ -13,6 +13,7 @@ from fornada.edge.catalog_entries import author_of, names_of
 from fornada.edge.dialects.workers_ai import descriptions as d
 from fornada.edge.dialects.workers_ai.catalog_items import SOURCE, is_deprecated, is_experimental, item, openrouter_item
 from fornada.edge.dialects.workers_ai.run import unknown
+from fornada.edge.envelope import enveloped
 from fornada.edge.problems import Style
 from fornada.edge.tasks import TASKS, Schema, named_id, task_of
 from fornada.edge.validation import Contracts
@@ -91,7 +92,7 @@ class _Lists:
             "total_count": len(found),
             "total_pages": -(-len(found) // per_page),
         }
-        return json_reply({**_envelope([form(entry) for entry in shown]), "result_info": info})
+        return json_reply(enveloped([form(entry) for entry in shown], result_info=info))
 
     async def schema(self, call: Call) -> Reply:
         account = account_of(call.account)
@@ -104,7 +105,7 @@ class _Lists:
             raise unknown(name, refusal) from None
         contract = self._contracts.of(resolved)
         result = {"input": _shown(contract.input, "inputs", name), "output": _shown(contract.output, "output", name)}
-        return json_reply(_envelope(result))
+        return json_reply(enveloped(result))
 
     async def authors(self, call: Call) -> Reply:
         counts: dict[str, int] = {}
@@ -112,7 +113,7 @@ class _Lists:
             author = author_of(entry.name)
             counts[author] = counts.get(author, 0) + 1
         authors = [{"id": named_id("author", name), "name": name, "models": count} for name, count in sorted(counts.items())]
-        return json_reply(_envelope(authors))
+        return json_reply(enveloped(authors))
 
     async def tasks(self, call: Call) -> Reply:
         account_of(call.account)
@@ -120,14 +121,10 @@ class _Lists:
         for entry in self._entries(call):
             slug = entry.stable.spec.task
             known.setdefault(slug, task_of(slug))
-        return json_reply(_envelope([task.public() for task in known.values()]))
+        return json_reply(enveloped([task.public() for task in known.values()]))
 
     def _entries(self, call: Call) -> Sequence[Entry]:
         return self._catalog.entries(account_of(call.account))
-
-
-def _envelope(result: object) -> dict[str, object]:
-    return {"result": result, "success": True, "errors": [], "messages": []}
 
 
 def _number(query: Mapping[str, str], name: str, *, most: int) -> int:

@@ -5,27 +5,13 @@ from typing import Any
 from fornada.core.errors import MethodNotAllowed
 from fornada.core.keys import Role
 from fornada.edge.calls import Call, Operation, Parameter, Reply
+from fornada.edge.envelope import envelope
 from fornada.edge.invoke import RUN_HEADERS, TEXT_ERRORS
 
 Object = dict[str, Any]
 
 _ANY: Object = {"description": "Whatever the model answers; `GET …/models/schema` describes it"}
 _BYTES: Object = {"type": "string", "format": "binary"}
-
-
-def envelope(result: Object, **more: Object) -> Object:
-    """JSON Schema of a success's envelope."""
-    return {
-        "type": "object",
-        "properties": {
-            "result": result,
-            "success": {"const": True},
-            "errors": {"type": "array", "maxItems": 0},
-            "messages": {"type": "array"},
-            **more,
-        },
-        "required": ["result", "success", "errors", "messages"],
-    }
 
 
 _RUN_PARAMETERS = (

@@ -29,7 +29,7 @@ from fornada.core.names import AccountId, ModelName, parse_reference
 from fornada.core.ports import CatalogPort
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Operation, Parameter, Reply, Route, json_reply
-from fornada.edge.dialects.workers_ai.descriptions import envelope
+from fornada.edge.envelope import envelope, enveloped
 from fornada.edge.json_bodies import fields_of, value_of
 from fornada.edge.multipart import read_views
 from fornada.edge.problems import Style, problem
@@ -177,7 +177,7 @@ class _Shelf:
             description=given.get("description") or "",
             public=bool(given.get("public")),
         )
-        return json_reply(_envelope(_shown(made)))
+        return json_reply(enveloped(_shown(made)))
 
     async def upload(self, call: Call) -> Reply:
         account = account_of(call.account)
@@ -196,13 +196,13 @@ class _Shelf:
             taken = await self._finetunes.upload(FinetuneId(call.parameters["finetune"]), account, file=name, data=file)
         except (UnknownFinetune, BadRequest) as refusal:
             return Reply(body=problem(refusal, Style.ENVELOPE, call.trace_id).body)
-        return json_reply(_envelope({**_shown(taken), "file_name": name}))
+        return json_reply(enveloped({**_shown(taken), "file_name": name}))
 
     async def all(self, call: Call) -> Reply:
         found = [_shown(each) for each in self._finetunes.all(account_of(call.account))]
         if found and call.facts.get(b"x-stainless-lang") == b"python":
-            return json_reply(_envelope({**found[0], "finetunes": found}))
-        return json_reply(_envelope(found))
+            return json_reply(enveloped({**found[0], "finetunes": found}))
+        return json_reply(enveloped(found))
 
     async def public(self, call: Call) -> Reply:
         account_of(call.account)
@@ -213,12 +213,12 @@ class _Shelf:
             found = sorted(found, key=lambda each: str(getattr(each, order)) if order in ("name", "model") else -getattr(each, order))
         shown = found[offset : offset + (limit or MOST)]
         info = {"count": len(shown), "total_count": len(found)}
-        return json_reply({**_envelope([_shown(each) for each in shown]), "result_info": info})
+        return json_reply(enveloped([_shown(each) for each in shown], result_info=info))
 
     async def remove(self, call: Call) -> Reply:
         id = FinetuneId(call.parameters["finetune"])
         await self._finetunes.remove(id, account_of(call.account))
-        return json_reply(_envelope({"id": id}))
+        return json_reply(enveloped({"id": id}))
 
     def _model(self, named: str, account: AccountId) -> ModelName:
         """The catalogue's own name of it. One that isn't there may come later."""
@@ -235,10 +235,6 @@ def _count(text: str, name: str) -> int:
     if not _NUMBER.match(text):
         raise BadRequest(f"'{name}' must be a whole number")
     return int(float(text))
-
-
-def _envelope(result: object) -> dict[str, object]:
-    return {"success": True, "result": result, "errors": [], "messages": []}
 
 
 def _shown(finetune: Finetune) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from fornada.core.keys import Role
 from fornada.core.names import AccountId
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Door, Operation, Reply, Route, json_reply
-from fornada.edge.dialects.workers_ai.descriptions import envelope
+from fornada.edge.envelope import envelope, enveloped
 from fornada.edge.headers import Facts
 from fornada.edge.inner import InnerExchange
 from fornada.edge.invoke import RUN_ERRORS
@@ -151,11 +151,11 @@ def markdown_routes(converter: "Converter") -> list[Route]:
         if not files:
             raise BadRequest("required properties at '/' are 'files'")
         given = next((part.data for name, part in parts if name == "conversionOptions" and not part.is_file), b"{}")
-        return json_reply(_envelope(await converter.convert(files, options_of(given), facts=call.facts, account=account)))
+        return json_reply(enveloped(await converter.convert(files, options_of(given), facts=call.facts, account=account)))
 
     async def supported(call: Call) -> Reply:
         account_of(call.account)
-        return json_reply(_envelope(SUPPORTED))
+        return json_reply(enveloped(SUPPORTED))
 
     listed = {
         "type": "array",
@@ -352,7 +352,3 @@ class _Answer:
     def _tell(self, value: Any) -> None:
         if not self._told.done():
             self._told.set_result(value)
-
-
-def _envelope(result: object) -> dict[str, object]:
-    return {"result": result, "success": True, "errors": [], "messages": []}

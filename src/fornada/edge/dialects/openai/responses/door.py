@@ -39,25 +39,9 @@ class ResponsesDoor(V1Door):
         fields = BODY.fields(exchange.body())
         name = model_of(fields)
         resolved, contract = self.model(exchange, name, account)
-        self._respond(exchange, fields, name, resolved, contract, account)
+        self.respond(exchange, fields, name, resolved, contract, account)
 
     def respond(
-        self,
-        exchange: Exchange,
-        fields: Fields,
-        name: str,
-        resolved: Resolved,
-        contract: Contract,
-        account: AccountId,
-        *,
-        around: tuple[bytes, bytes],
-        reject_if_busy: bool,
-    ) -> None:
-        """As workers_ai.run.Responds."""
-        given = {**fields, "model": msgspec.Raw(msgspec.json.encode(name))}
-        self._respond(exchange, given, name, resolved, contract, account, around=around, reject_if_busy=reject_if_busy)
-
-    def _respond(
         self,
         exchange: Exchange,
         fields: Fields,
@@ -69,6 +53,8 @@ class ResponsesDoor(V1Door):
         around: tuple[bytes, bytes] = (b"", b""),
         reject_if_busy: bool = False,
     ) -> None:
+        """As workers_ai.run.Responds."""
+        fields = {**fields, "model": msgspec.Raw(msgspec.json.encode(name))}
         known = identity("chatcmpl", exchange.trace_id, self._clock.wall(), name)
         key = known.id.rpartition("-")[2]
 
