@@ -125,7 +125,9 @@ class Gateways:
     def new_log_id(self) -> LogId:
         return LogId(self._new_id())
 
-    def record(self, log: Log, payload: Payload) -> None:
+    def record(self, gateway: Gateway, log: Log, payload: Payload) -> None:
+        if self._still(gateway) is None:
+            return
         size = log_size(log, payload)
         if self._waiting_bytes + size > WAITING_BYTES:
             self._log.warning(

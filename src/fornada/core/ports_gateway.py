@@ -147,8 +147,9 @@ class GatewaysPort(Protocol):
     def new_log_id(self) -> LogId:
         """Not to be guessed."""
 
-    def record(self, log: Log, payload: Payload) -> None:
-        """Written down within moments, in the order in which they come; a full disk or a full gateway costs the log, never the request."""
+    def record(self, gateway: Gateway, log: Log, payload: Payload) -> None:
+        """Written down within moments, in the order in which they come; a full disk or a full gateway costs the log, never the request.
+        Of one that was removed meanwhile nothing is, whoever has its name now."""
 
     # ---- by their owners
 

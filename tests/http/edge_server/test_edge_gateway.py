@@ -456,6 +456,18 @@ def test_a_gateway_that_is_removed_under_a_request_answers_it_and_keeps_nothing(
     assert status(ask(edge, payload)) == "MISS", "another one has its name"
 
 
+def test_what_was_asked_of_a_removed_gateway_is_in_no_log_of_the_next_one_of_its_name(edge: Served):
+    edge.inference.behaviour = stay_silent
+    with edge.connect() as connection:
+        connection.send_request("POST", WAY, json.dumps(ASK).encode(), {"content-type": "application/json"})
+        until(lambda: edge.inference.requests)
+        assert edge.fetch("DELETE", f"{GATEWAYS}/g").status == 200
+        put(edge)
+        edge.tell(echo, edge.inference.last)
+        assert connection.read_response().status == 200
+    assert logs(edge) == []
+
+
 def test_a_gateway_that_is_removed_between_two_entries_asks_the_second(edge: Served):
     put(edge, cache_ttl=60)
     edge.inference.behaviour = stay_silent

@@ -49,7 +49,8 @@ class Desk:
         return str(self.numbers)
 
     def write(self, number: int, payload: bytes = b"", **fields: Any) -> None:
-        self.gateways.record(log(number, **fields), Payload(payload))
+        made = log(number, **fields)
+        self.gateways.record(self.gateways.gateway(made.account, made.gateway), made, Payload(payload))
 
     async def ids(self, account: AccountId = ACCOUNT, gateway: GatewayId = G) -> list[str]:
         return [each.id for each in (await self.gateways.logs(account, gateway, LogQuery(limit=10_000, descending=False)))[0]]
@@ -203,12 +204,12 @@ async def test_a_full_disk_costs_no_request_and_what_waits_is_written_when_there
 
     gateways = Gateways(store=Full(), clock=desk.clock, log=desk.told, settings=GatewaysSettings(), new_id=str)  # type: ignore[arg-type]
     for number in range(3):
-        gateways.record(log(number), Payload())
+        gateways.record(gateways.gateway(ACCOUNT, G), log(number), Payload())
     await asyncio.sleep(FLUSH_S)
     assert desk.told.events == ["gateway.logs_waiting"]
     piece = Payload(b"x" * (WAITING_BYTES // 8))
     for number in range(3, 23):
-        gateways.record(log(number), piece)
+        gateways.record(gateways.gateway(ACCOUNT, G), log(number), piece)
     assert "gateway.log_dropped" in desk.told.events, "what waits is bounded"
     full[0] = False
     await asyncio.sleep(AGAIN_S)

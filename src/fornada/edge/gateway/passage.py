@@ -378,7 +378,7 @@ class Passage:
         seconds = monotonic() - self._began
         passed = Passed(self._gateway, self._step, self._number, len(self._steps), self._resolved, self._tries, self._created, seconds)
         most = self._shared.most_log_body if self._rules.payload else 0
-        self._shared.gateways.record(*record_of(self._log_id, passed, told, most=most))
+        self._shared.gateways.record(self._gateway, *record_of(self._log_id, passed, told, most=most))
 
 
 def _place_of(target: Target) -> str:
