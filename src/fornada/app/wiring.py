@@ -312,6 +312,8 @@ class Node:
             listener.close()
         self._rpc.leave(self._settings.node.drain_s)
         await self._server.leave(self._keeper.give, within_s=self._settings.node.drain_s)
+        # No connection of HTTP may be left to wait for, and calls of gRPC still need their instances.
+        await self._rpc.stop(self._settings.node.drain_s)
         until = self._loop.time() + CLOSE_S
         while self._keeper.unsent and self._loop.time() < until:
             await asyncio.sleep(0.01)
