@@ -1,12 +1,18 @@
 """An edge over fakes, on a real socket."""
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
-from fornada.core.settings import ServerSettings
+from fornada.core.keys import Key, KeyId, Role, new_key
+from fornada.core.names import AccountId
+from fornada.core.settings import AuthSettings, GatewaysSettings, ServerSettings
+from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
 from tests.harness.client import Connection, Response
 from tests.unit.edge.fakes import Edge
@@ -40,6 +46,65 @@ class Served(Edge):
         return self.fetch("POST", RUN + model, payload=payload, headers=headers)
 
 
+@dataclass
+class Keys:
+    """A KeysPort in memory."""
+
+    held: list[Key] = field(default_factory=list)
+    version: int = 0
+
+    def keys(self) -> list[Key]:
+        return list(self.held)
+
+    def put_key(self, key: Key) -> None:
+        self.held.append(key)
+        self.version += 1
+
+    def revoke_key(self, id: KeyId, *, now: float) -> Key | None:
+        self.held = [msgspec.structs.replace(key, revoked=now) if key.id == id else key for key in self.held]
+        self.version += 1
+        return next((key for key in self.held if key.id == id), None)
+
+    def forget_keys(self) -> int:
+        count, self.held = len(self.held), []
+        self.version += 1
+        return count
+
+    def keys_version(self) -> int:
+        return self.version
+
+
+class Locked(Served):
+    """An edge with keys, and a client that shows them."""
+
+    def __init__(
+        self, *, keyed: bool = True, loopback: bool = True, auth: AuthSettings | None = None, usage: UsagePort | None = None
+    ) -> None:
+        self.keys = Keys()
+        self.mark = [0]
+        self.texts: dict[str, str] = {"wrong key": f"fnd_{'0' * 16}_{'1' * 64}"}
+        if keyed:
+            for name, account, role in (
+                ("user", "mine", Role.USER),
+                ("deployer", "mine", Role.DEPLOYER),
+                ("admin", "mine", Role.ADMIN),
+                ("other deployer", "other", Role.DEPLOYER),
+                ("other admin", "other", Role.ADMIN),
+            ):
+                self.create(name, account, role)
+        super().__init__(gateways=GatewaysSettings(), keyring=Keyring(self.keys, loopback=loopback, mark=self.mark), auth=auth, usage=usage)
+        self.catalog.add("@test/mine", account="mine", visibility="account")
+
+    def create(self, name: str, account: str, role: Role, **limits: Any) -> Key:
+        key, self.texts[name] = new_key(AccountId(account), role, now=1.0, chance=secrets.token_bytes, **limits)
+        self.keys.put_key(key)
+        self.mark[0] += 1
+        return key
+
+    def show(self, caller: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.texts[caller]}"} if caller in self.texts else {}
+
+
 @pytest.fixture
 def edge() -> Iterator[Served]:
     served = Served()
@@ -65,3 +130,11 @@ def serve() -> Iterator[Serve]:
     yield start
     for served in made:
         served.close()
+
+
+@pytest.fixture
+def locked() -> Iterator[Locked]:
+    edge = Locked()
+    edge.start()
+    yield edge
+    edge.close()

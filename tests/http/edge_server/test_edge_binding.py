@@ -13,8 +13,7 @@ from fornada.core.jobs import JobId, Outcome, Status
 from fornada.core.requests import AnswerHead
 from fornada.core.settings import GatewaysSettings
 from tests.harness.client import Response
-from tests.http.edge_server.conftest import Served
-from tests.http.edge_server.test_edge_access import Locked
+from tests.http.edge_server.conftest import Locked, Served
 from tests.unit.edge.fakes import answer, items, refuse
 
 RUN = "https://workers-binding.ai/run?version=3"

@@ -13,7 +13,7 @@ from fornada.core.requests import Priority
 from fornada.core.settings import AuthSettings
 from fornada.core.usage import Uncounted
 from tests.harness.client import Response
-from tests.http.edge_server.test_edge_access import Locked
+from tests.http.edge_server.conftest import Locked
 from tests.unit.edge.fakes import until
 
 RUN = "/client/v4/accounts/{}/ai/run/@test/a"

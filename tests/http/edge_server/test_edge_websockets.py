@@ -15,8 +15,7 @@ from fornada.edge.server.conversation import HELD_BYTES, MESSAGE_BYTES
 from fornada_sdk.wire.messages import BYTES, INPUT_COST, INPUT_WINDOW, TEXT
 from tests.harness.client import Connection
 from tests.harness.websocket import UPGRADE, Closed, Refused, WebSocket
-from tests.http.edge_server.conftest import RUN, Served
-from tests.http.edge_server.test_edge_access import Locked
+from tests.http.edge_server.conftest import RUN, Locked, Served
 from tests.unit.edge.fakes import Submitted, items, refuse, stay_silent, until
 
 TARGET = f"{RUN}@test/a"
