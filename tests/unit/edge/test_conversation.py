@@ -18,7 +18,7 @@ from fornada.edge.observer import Unobserved
 from fornada.edge.problems import Style
 from fornada.edge.server.conversation import CLOSE_S, FAILED, GOING_AWAY, IDLE_S, PING_S, SILENT_S, Conversation
 from fornada.edge.server.lines import StatusLines
-from fornada.edge.server.pipeline import STALLED_S
+from fornada.edge.server.unsent import STALLED_S
 
 
 class FakeTransport(asyncio.Transport):
@@ -34,14 +34,20 @@ class FakeTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written += bytes(data)
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
     def get_write_buffer_size(self) -> int:
         return self.unsent
 
     def close(self) -> None:
         self.ended = self.ended or "closed"
 
+    def is_closing(self) -> bool:
+        return bool(self.ended)
+
     def abort(self) -> None:
-        self.ended = self.ended or "aborted"
+        self.ended = "aborted"
 
 
 class Door:
@@ -159,6 +165,18 @@ def test_who_takes_nothing_is_cut_off(stand: Stand):
     stand.wait(STALLED_S - 5)
     assert stand.talk.busy and not stand.door.left, "it takes a little"
     stand.hear(Pong())
+    stand.wait(10)
+    assert stand.transport.ended == "aborted"
+
+
+def test_who_takes_nothing_of_the_little_that_is_left_at_the_end_is_cut_off(stand: Stand):
+    stand.transport.unsent = 1000  # less than a transport calls full
+    stand.wait(SILENT_S + CLOSE_S + 5)
+    assert stand.transport.ended == "closed" and not stand.talk.busy, "as its socket still has to"
+    stand.wait(STALLED_S - 10)
+    stand.transport.unsent = 900
+    stand.wait(STALLED_S - 5)
+    assert stand.transport.ended == "closed", "it takes a little"
     stand.wait(10)
     assert stand.transport.ended == "aborted"
 

@@ -27,8 +27,8 @@ from fornada.edge.headers import Facts, read_facts
 from fornada.edge.observer import LEFT, OK, Meter, outcome_of
 from fornada.edge.problems import SWITCHING, close_code, event_data, problem
 from fornada.edge.server.lines import CLOSE, header_lines
-from fornada.edge.server.pipeline import STALLED_S
 from fornada.edge.server.shared import Shared
+from fornada.edge.server.unsent import Unsent
 from fornada.edge.targets import origin_form
 from fornada_sdk.wire.messages import BYTES, INPUT_COST, INPUT_WINDOW, TEXT
 
@@ -87,7 +87,7 @@ class Conversation(asyncio.Protocol):
         self._reading = True
         self._full = False
         """The transport has more to send than it likes."""
-        self._unsent: tuple[int, float] = (0, 0.0)
+        self._unsent = Unsent()
         self._owed = 0
         self._counted = False
 
@@ -162,10 +162,11 @@ class Conversation(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._full = True
-        self._unsent = (self._transport.get_write_buffer_size(), self.shared.now)
+        self._unsent.forget()
 
     def resume_writing(self) -> None:
         self._full = False
+        self._unsent.forget()
         self._settle()
 
     # -- the caller's messages
@@ -318,12 +319,8 @@ class Conversation(asyncio.Protocol):
     def look_at_the_clock(self) -> None:
         """Called every tick."""
         now = self.shared.now
-        if self._full:
-            unsent = self._transport.get_write_buffer_size()
-            if unsent < self._unsent[0]:
-                self._unsent = (unsent, now)
-            elif now - self._unsent[1] > STALLED_S:
-                self.abort()
+        if self._unsent.stalled(self._transport, now, full=self._full):
+            self.abort()
         if not self._reading:
             self._heard = now  # it is we who don't listen
         if self._state is State.CLOSING and now - self._spoke > CLOSE_S:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fornada.edge.server.bodies import Hold
+from fornada.edge.server.unsent import Unsent
 
 AHEAD = 64
 """Requests of one connection that run at the same time; further ones wait, already read."""
@@ -23,8 +24,6 @@ WRITE_HIGH, WRITE_LOW = 64 * 1024, 16 * 1024
 """Unsent bytes of a connection at which a stream is held back, and at which it goes on."""
 UNREAD = 4 * 1024 * 1024
 """Unsent bytes of finished answers at which no further requests are read."""
-STALLED_S = 60.0
-"""A caller that takes nothing of its answer for so long is cut off."""
 
 
 class Turn(Protocol):
@@ -66,7 +65,7 @@ class Pipeline:
         "_on_close",
         "_on_idle",
         "_parked_bytes",
-        "_stalled",
+        "_unsent",
         "ending",
         "parked",
         "paused",
@@ -87,7 +86,7 @@ class Pipeline:
         """Once nothing is left to answer, `on_idle` is to be called."""
         self._advancing = False
         self._parked_bytes = 0
-        self._stalled: tuple[int, float] | None = None
+        self._unsent = Unsent()
         self._on_close = on_close
         self._on_idle = on_idle
 
@@ -173,23 +172,19 @@ class Pipeline:
     def pause(self) -> None:
         """The transport is full."""
         self.paused = True
-        self._stalled = None
+        self._unsent.forget()
 
     def resume(self) -> None:
         """The transport takes more."""
         self.paused = False
+        self._unsent.forget()
         if self.running:
             self.running[0].settle()
         self._read_on()
 
     def stalled(self, now: float) -> bool:
-        """Whether the caller has taken nothing for too long. To be asked now and then while `paused`."""
-        if not self.paused or self.transport is None:
-            return False
-        unsent = self.transport.get_write_buffer_size()
-        if self._stalled is None or unsent < self._stalled[0]:
-            self._stalled = (unsent, now)
-        return now - self._stalled[1] > STALLED_S
+        """Whether the caller has taken nothing of what is left for it for too long. To be asked every tick."""
+        return self.transport is not None and self._unsent.stalled(self.transport, now, full=self.paused)
 
     def read_anyway(self) -> None:
         """Reads on whatever lies in memory: what comes will be thrown away."""
