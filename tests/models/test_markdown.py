@@ -1,9 +1,10 @@
 """Documents of every format become Markdown, and what is no document of its format is the caller's fault."""
 
 import base64
+import io
 import json
 import subprocess
-import zlib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ FILES = {
     "a.xml": (b"<a x='1'><b>t</b><!-- no --></a>", "- a (x=1)\n  - b: t\n"),
     "a.svg": (b"<svg xmlns='http://www.w3.org/2000/svg'><title>T</title><text>words</text></svg>", "# T\n\nwords\n"),
 }
+WIDE = (
+    b"<table:table><table:table-row><table:table-cell table:number-columns-repeated='16000'><text:p>x</text:p>"
+    b"</table:table-cell></table:table-row></table:table>"
+)
 BOMB = (
     b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">'
     + b"".join(b'<!ENTITY %b "%b">' % (chr(98 + n).encode(), b"&%b;" % chr(97 + n).encode() * 10) for n in range(9))
@@ -129,8 +134,86 @@ def test_pictures_in_a_document_are_handed_on(converter: Runner) -> None:
     assert "9dot \ue0009\ue001" in answer["data"] and "11dot\n" in answer["data"] and "\ue00010" not in answer["data"]
 
 
-def test_a_table_that_unpacks_to_too_much_is_refused(converter: Runner) -> None:
-    rows = "".join(f"{n},{n}\n" for n in range(300_000))
-    assert len(zlib.compress(rows.encode())) < len(rows)
-    answer = ask(converter, rows.encode(), name="a.csv")
-    assert answer.status == "bad_request" and "cells" in str(answer)
+def test_pictures_are_handed_on_as_the_options_say(converter: Runner) -> None:
+    picture = base64.b64encode(documents.PNG_1X1).decode()
+    shown = f"data:image/png;base64,{picture}"
+    html = f"<head><meta property='og:image' content='{shown}'></head>" + f"<p>a<img alt='dot' src='{shown}'></p>" * 3
+
+    def asked(**images: Any) -> Any:
+        return ask(converter, html.encode(), name="a.html", conversionOptions={"html": {"images": images}}).json
+
+    none = asked(convert=False)
+    assert none["images"] == [] and none["data"] == "adot\n\nadot\n\nadot\n"
+    assert len(asked()["images"]) == 3 and len(asked(maxConvertedImages=2)["images"]) == 2
+    both = asked(maxConvertedImages=2, convertOGImage=True)
+    assert len(both["images"]) == 3 and both["data"].startswith("\ue0000\ue001\n\nadot \ue0001\ue001")
+    assert asked(convert=None, maxConvertedImages=None, convertOGImage=None)["images"] == [picture] * 3
+
+
+def test_a_table_of_too_many_cells_is_refused_however_it_is_made(converter: Runner) -> None:
+    one_long_row = b"," * 200_000 + b"x\n" + b"y\n" * 200_000
+    for name, raw in (
+        ("a.csv", b"1,1\n" * 300_000),
+        ("a.csv", one_long_row),
+        ("a.csv", b"x," * 600_000),
+        ("a.xlsx", changed(documents.xlsx([["a"]]), b"<sheetData>", b'<sheetData><row r="1048576"><c r="XFD1048576"><v>1</v></c></row>')),
+        ("a.ods", changed(documents.ods([["a"]]), b"<table:table-row>", b'<table:table-row table:number-rows-repeated="900000">')),
+        ("a.ods", changed(documents.ods([["a"]]), b"</table:table>", b"</table:table>" + WIDE * 50)),
+    ):
+        answer = ask(converter, raw, name=name)
+        assert answer.status == "bad_request" and "cells" in str(answer), (name, answer)
+    assert ask(converter, FILES["a.csv"][0], name="a.csv").json["data"] == TABLE
+
+
+def test_what_a_sheet_says_of_its_size_isn_t_believed(converter: Runner) -> None:
+    book = changed(documents.xlsx(ROWS), b"<sheetData>", b'<dimension ref="A1:XFD1048576"/><sheetData>')
+    assert ask(converter, book, name="a.xlsx").json["data"] == SHEET
+    again = changed(documents.ods([["a"]]), b"<table:table-row>", b'<table:table-row table:number-rows-repeated="1500">')
+    assert ask(converter, again, name="a.ods").json["data"].count("| a |") == 1500
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_unopened(converter: Runner) -> None:
+    before = converter.cpu_s()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("Index/Document.iwa", bytes(129 << 20))
+    for name in ("a.docx", "a.odt", "a.xlsx", "a.xlsb", "a.ods", "a.numbers"):
+        answer = ask(converter, made.getvalue(), name=name)
+        assert answer.status == "bad_request" and "unpacks" in str(answer), answer
+    many = documents.archive({str(number): b"" for number in range(10_001)})
+    assert "10000 parts" in str(ask(converter, many, name="a.docx"))
+    assert converter.cpu_s() - before < bound(20)
+
+
+def test_parts_in_parts_end_somewhere(converter: Runner) -> None:
+    deep = b"<text:list><text:list-item>" * 4000 + b"<text:p>x</text:p>" + b"</text:list-item></text:list>" * 4000
+    listed = changed(FILES["a.odt"][0], b"</office:text>", deep + b"</office:text>")
+    assert ask(converter, listed, name="a.odt").json["data"].endswith("\n" + "  " * 20 + "- x\n")
+    for tag in (b"div", b"b", b"ul><li", b"table><tr><td"):
+        answer = ask(converter, b"<%b>" % tag * 5000 + b"x", name="a.html")
+        assert answer.status == "bad_request" and "too deep" in str(answer)
+
+
+def test_more_memory_than_a_conversion_may_have_costs_its_own_result_alone(converter: Runner) -> None:
+    pid = converter.pid
+    answer = ask(converter, b"<a " * 5_000_000, name="a.html")
+    assert answer.status == "bad_request" and "memory" in str(answer)
+    assert converter.pid == pid and ask(converter, FILES["a.csv"][0], name="a.csv").json["data"] == TABLE
+
+
+def test_bytes_that_are_no_text_are_no_table(converter: Runner) -> None:
+    assert ask(converter, FILES["a.xlsx"][0], name="a.csv").status == "bad_request"
+    assert ask(converter, "a,ä\n".encode("utf-16"), name="a.csv").json["data"].startswith("| a | ä |")
+
+
+def test_a_name_of_several_lines_makes_one_heading(converter: Runner) -> None:
+    assert ask(converter, FILES["a.pdf"][0], name="a\n\n# b.pdf").json["data"].startswith("# a # b.pdf\n\n## Metadata")
+
+
+def changed(raw: bytes, old: bytes, new: bytes) -> bytes:
+    """The archive with `new` for the first `old` in each of its parts."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(raw)) as source, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name).replace(old, new, 1))
+    return made.getvalue()

@@ -1,18 +1,17 @@
 """Documents: headings, paragraphs, lists and tables as Markdown has them."""
 
 import base64
-import binascii
 import contextlib
 import io
 import re
 import zipfile
 from urllib.parse import urljoin
 
+import bounds
 from defusedxml import ElementTree
 
 import fornada_sdk
 
-MOST_PAGES = 2000
 _OFFICE = "urn:oasis:names:tc:opendocument:xmlns:"
 _TEXT, _TABLE = f"{{{_OFFICE}text:1.0}}", f"{{{_OFFICE}table:1.0}}"
 _UNSEEN = ("script", "style", "noscript", "template", "head", "iframe", "object", "svg")
@@ -24,8 +23,8 @@ def pdf(raw, *, name, options, plain, images, **_):
     reader = pypdf.PdfReader(io.BytesIO(raw))
     if reader.is_encrypted and not reader.decrypt(""):
         raise fornada_sdk.BadRequest("The file needs a password")
-    if len(reader.pages) > MOST_PAGES:
-        raise fornada_sdk.BadRequest(f"The file has more than {MOST_PAGES} pages")
+    if len(reader.pages) > bounds.MOST_PAGES:
+        raise fornada_sdk.BadRequest(f"The file has more than {bounds.MOST_PAGES} pages")
     asked = options.get("pdf") or {}
     parts = [] if plain or not name else [f"# {name}"]
     facts = {key.lstrip("/"): str(value) for key, value in (reader.metadata or {}).items() if str(value).strip()}
@@ -37,10 +36,13 @@ def pdf(raw, *, name, options, plain, images, **_):
         )
     if not plain:
         parts.append("## Contents")
+    room = bounds.Room()
     for number, page in enumerate(reader.pages, 1):
         if not plain:
             parts.append(f"### Page {number}")
-        parts.append(page.extract_text().strip())
+        text = page.extract_text().strip()
+        room.text(len(text))
+        parts.append(text)
         parts.extend(marks_of(page, images))
     return "\n\n".join(part for part in parts if part)
 
@@ -49,13 +51,14 @@ def marks_of(page, images):
     """Places of the page's pictures. One that can't be read is as if it weren't there."""
     found = []
     with contextlib.suppress(Exception):  # its text is there all the same
-        found.extend(images.mark(image.data) for image in page.images)
+        found.extend(images.mark(image.data) for image in images.wanted(page.images))
     return found
 
 
 def docx(raw, *, plain, options, images, **_):
     import mammoth
 
+    bounds.archive(raw).close()
     marks = {}
 
     def convert(image):
@@ -72,6 +75,8 @@ def html(raw, *, plain, options, images, **_):
     asked = options.get("html") or {}
     soup = soup_of(raw)
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
+    shown = soup.find("meta", property="og:image") if (asked.get("images") or {}).get("convertOGImage") else None
+    preview = images.mark_beside(held_in(shown.get("content"))) if shown else ""
     selector = asked.get("cssSelector")
     if selector:
         try:
@@ -85,15 +90,24 @@ def html(raw, *, plain, options, images, **_):
         absolute(soup, host)
     marks = {}
     for number, image in enumerate(soup.find_all("img")):
-        head, _, data = (image.get("src") or "").partition(";base64,")
-        if data and head.startswith("data:image/"):
-            try:
-                marks[f"mark:{number}"] = images.mark(base64.b64decode(data, validate=True))
-            except binascii.Error:
-                marks[f"mark:{number}"] = ""
+        held = held_in(image.get("src"))
+        if held is not None:
+            marks[f"mark:{number}"] = images.mark(held)
             image["src"] = f"mark:{number}"
     text = markdown(soup, plain=plain, marks=marks)
-    return f"# {title}\n\n{text}" if title and not plain and not re.search(r"^# ", text, re.MULTILINE) else text
+    heading = f"# {title}\n\n" if title and not plain and not re.search(r"^# ", text, re.MULTILINE) else ""
+    return f"{heading}{preview}\n\n{text}" if preview else f"{heading}{text}"
+
+
+def held_in(address):
+    """The picture that an address holds itself, empty where it is a broken one; None where it is elsewhere."""
+    head, _, data = (address or "").partition(";base64,")
+    if not data or not head.startswith("data:image/"):
+        return None
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError:
+        return b""
 
 
 def absolute(soup, host):
@@ -143,9 +157,11 @@ def xml(raw, *, plain, **_):
 def svg(raw, *, plain, name, **_):
     root = ElementTree.fromstring(raw)
     words = {"title": [], "desc": [], "text": []}
+    room = bounds.Room()
     for element in root.iter():
         kind = bare(element.tag) if isinstance(element.tag, str) else ""
         if kind in words and (text := " ".join("".join(element.itertext()).split())):
+            room.text(len(text))
             words[kind].append(text)
     title = " ".join(words["title"]) or name
     return (
@@ -154,7 +170,7 @@ def svg(raw, *, plain, name, **_):
 
 
 def odt(raw, *, plain, **_):
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+    with bounds.archive(raw) as archive:
         root = ElementTree.fromstring(archive.read("content.xml"))
     body = next(root.iter(f"{{{_OFFICE}office:1.0}}text"), None)
     return "\n\n".join(odt_blocks(body, plain)) if body is not None else ""
@@ -179,7 +195,7 @@ def odt_blocks(body, plain, depth=0):
 
 
 def odt_items(listed, plain, depth=0):
-    for item in listed.iter(f"{_TEXT}list-item") if depth >= 20 else listed:
+    for item in listed:
         for element in item:
             if element.tag == f"{_TEXT}list" and depth < 20:
                 yield from odt_items(element, plain, depth + 1)
@@ -207,7 +223,7 @@ def bare(tag):
 def kind_of_archive(raw):
     """Which of the formats that are zip archives this is."""
     try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        with bounds.archive(raw) as archive:
             names = set(archive.namelist())
             declared = archive.read("mimetype")[:100] if "mimetype" in names else b""
     except (zipfile.BadZipFile, KeyError):

@@ -4,13 +4,14 @@ import base64
 import contextlib
 import signal
 
+import bounds
 import documents
 import sheets
 
 import fornada_sdk
 
-MOST_CHARACTERS = 8_000_000
 MOST_IMAGES = 10
+LONGEST_IMAGE = 4_000_000
 LOOK_S = 0.5
 MARK = "\ue000{}\ue001"
 """Where the description of an embedded picture belongs, by its number. Whoever calls puts it there."""
@@ -53,17 +54,17 @@ class Model(fornada_sdk.Model):
     def run(self, request, context):
         raw = request.file("file")
         asked = request.body.json if request.body.fields is not None or "json" in request.body.type else {}
-        name = asked.get("name") or ""
+        name = " ".join((asked.get("name") or "").split())  # it becomes a heading, which is one line
         options = asked.get("conversionOptions") or {}
         kind = kind_of(name, asked.get("mimeType") or "", raw)
         if kind not in BY_KIND:
             raise fornada_sdk.BadRequest("Unsupported file type")
         if not raw:
             raise fornada_sdk.BadRequest("The file is empty")
-        images = Images()
+        images = Images(options.get(kind))
         plain = (options.get("output") or {}).get("format") == "text"
         try:
-            with ending_with(context):
+            with ending_with(context), bounds.memory():
                 text = BY_KIND[kind](raw, name=name, options=options, plain=plain, images=images, scratch=context.scratch)
         except CallerGone:
             raise fornada_sdk.BadRequest("The file takes too long") from None
@@ -71,11 +72,12 @@ class Model(fornada_sdk.Model):
             raise
         except MemoryError:
             raise fornada_sdk.BadRequest("The file needs more memory than a conversion may have") from None
+        except RecursionError:
+            raise fornada_sdk.BadRequest("The file's parts lie too deep in one another") from None
         except Exception as error:  # noqa: BLE001 - a dozen libraries raise what they like at a broken file
             context.log.warning("conversion failed", kind=kind, error=type(error).__name__)
             raise fornada_sdk.BadRequest(f"The file can't be read as {kind}") from None
-        if len(text) > MOST_CHARACTERS:
-            raise fornada_sdk.BadRequest(f"The file has more than {MOST_CHARACTERS} characters of text")
+        bounds.Room().text(len(text))
         return {"kind": kind, "data": text.strip() + "\n", "images": images.taken}
 
 
@@ -106,12 +108,34 @@ def ending_with(context):
 class Images:
     """Embedded pictures that a document has shown, in order."""
 
-    def __init__(self):
+    def __init__(self, options):
+        """`options`: of the file's kind, whose `images` says whether they are wanted, and how many."""
+        asked = (options or {}).get("images") or {}
+        most = asked.get("maxConvertedImages")
+        self._most = MOST_IMAGES if most is None else min(max(most, 0), MOST_IMAGES)
+        if asked.get("convert") is False:
+            self._most = 0
+        self._counted = 0
         self.taken = []
+
+    def wanted(self, found):
+        """Those of `found` that there is a place for: a library takes each one apart to give it."""
+        found = iter(found)
+        while self._counted < self._most:
+            try:
+                yield next(found)
+            except StopIteration:
+                return
 
     def mark(self, raw):
         """What stands in the text for this picture; nothing where there are enough."""
-        if len(self.taken) >= MOST_IMAGES or not raw or len(raw) > 4_000_000:
+        found = self.mark_beside(raw) if self._counted < self._most else ""
+        self._counted += bool(found)
+        return found
+
+    def mark_beside(self, raw):
+        """The same for one that doesn't count among those."""
+        if not raw or len(raw) > LONGEST_IMAGE:
             return ""
         self.taken.append(base64.b64encode(raw).decode("ascii"))
         return MARK.format(len(self.taken) - 1)

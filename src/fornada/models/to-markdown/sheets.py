@@ -3,13 +3,13 @@
 import csv as csv_module
 import datetime
 import io
-import zipfile
 
+import bounds
 from defusedxml import ElementTree
 
 import fornada_sdk
 
-MOST_CELLS = 500_000
+MOST_COLUMNS = 16_384
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
@@ -17,7 +17,11 @@ _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 def xlsx(raw, *, plain, **_):
     import openpyxl
 
+    bounds.archive(raw).close()
     book = openpyxl.load_workbook(io.BytesIO(raw), read_only=True, data_only=True)
+    for sheet in book.worksheets:
+        # A sheet that says it is as large as one can be would have each of its rows filled up.
+        sheet.reset_dimensions()
     return shown(((sheet.title, sheet.iter_rows(values_only=True)) for sheet in book.worksheets), plain)
 
 
@@ -40,22 +44,26 @@ def xls(raw, *, plain, **_):
 def xlsb(raw, *, plain, scratch, **_):
     from pyxlsb import open_workbook
 
+    bounds.archive(raw).close()
     path = scratch / "book.xlsb"
     path.write_bytes(raw)
     try:
         with open_workbook(str(path)) as book:
-            sheets = []
-            for name in book.sheets:
-                with book.get_sheet(name) as sheet:
-                    sheets.append((name, bounded([cell.v for cell in row] for row in sheet.rows())))
+            return shown(((name, xlsb_rows(book, name)) for name in book.sheets), plain)
     finally:
         path.unlink()
-    return shown(sheets, plain)
+
+
+def xlsb_rows(book, name):
+    with book.get_sheet(name) as sheet:
+        for row in sheet.rows():
+            yield [cell.v for cell in row]
 
 
 def numbers(raw, *, plain, scratch, **_):
     from numbers_parser import Document
 
+    bounds.archive(raw).close()
     path = scratch / "book.numbers"
     path.write_bytes(raw)
     try:
@@ -71,7 +79,7 @@ def numbers(raw, *, plain, scratch, **_):
 
 
 def ods(raw, *, plain, **_):
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+    with bounds.archive(raw) as archive:
         root = ElementTree.fromstring(archive.read("content.xml"))
     return shown(((table.get(f"{_TABLE}name", ""), ods_rows(table)) for table in root.iter(f"{_TABLE}table")), plain)
 
@@ -84,10 +92,12 @@ def ods_rows(table):
                 continue
             text = " ".join("".join(paragraph.itertext()) for paragraph in cell.iter(f"{_TEXT}p"))
             again = int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
-            # An empty cell that fills the row to its end comes a thousand times.
-            cells.extend([text] * (min(again, 256) if text else min(again, 64)))
+            # An empty cell that fills the row to its end comes thousands of times.
+            cells.extend([text] * min(again, MOST_COLUMNS))
+            if len(cells) > bounds.MOST_CELLS:
+                raise fornada_sdk.BadRequest(f"The file has more than {bounds.MOST_CELLS} cells")
         again = int(row.get(f"{_TABLE}number-rows-repeated", "1"))
-        for _ in range(min(again, 1000) if any(cells) else 1):
+        for _ in range(again if any(cells) else 1):
             yield cells
 
 
@@ -107,26 +117,16 @@ def decoded(raw):
             return raw.decode(encoding)
         except UnicodeDecodeError:
             continue
+    if b"\0" in raw:
+        raise fornada_sdk.BadRequest("The file can't be read as csv")
     return raw.decode("cp1252", errors="replace")
-
-
-def bounded(rows):
-    """The rows as lists, without more cells than can be shown."""
-    count = 0
-    found = []
-    for row in rows:
-        row = list(row)
-        count += len(row)
-        if count > MOST_CELLS:
-            raise fornada_sdk.BadRequest(f"The file has more than {MOST_CELLS} cells")
-        found.append(row)
-    return found
 
 
 def shown(sheets, plain):
     parts = []
+    room = bounds.Room()
     for title, rows in sheets:
-        table = trimmed([[text_of(value) for value in row] for row in bounded(rows)])
+        table = filled(rows, room)
         if title:
             parts.append(title if plain else f"## {title}")
         if table:
@@ -134,13 +134,26 @@ def shown(sheets, plain):
     return "\n\n".join(parts)
 
 
-def trimmed(table):
-    """Without the empty rows and columns at its ends."""
-    table = list(table)
-    while table and not any(table[-1]):
-        table.pop()
-    width = max((number + 1 for row in table for number, text in enumerate(row) if text), default=0)
-    return [(row + [""] * width)[:width] for row in table] if width else []
+def filled(rows, room):
+    """The rows as texts, all of one length, without the empty ones at the end."""
+    table, width, empty = [], 0, 0
+    for row in rows:
+        texts = [text_of(value) for value in row]
+        while texts and not texts[-1]:
+            texts.pop()
+        if not texts:
+            empty += 1
+            if empty > bounds.MOST_ROWS:
+                raise fornada_sdk.BadRequest(f"The file has more than {bounds.MOST_ROWS} rows")
+            continue
+        # One long row makes all of them long.
+        before, width = width, max(width, len(texts))
+        room.cells((width - before) * len(table) + width * (empty + 1))
+        room.text(sum(map(len, texts)))
+        table.extend([[] for _ in range(empty)])
+        table.append(texts)
+        empty = 0
+    return [row + [""] * (width - len(row)) for row in table]
 
 
 def markdown_table(table):
