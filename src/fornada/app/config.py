@@ -189,6 +189,7 @@ _NOT_NEGATIVE = {
         "max_resident",
         "drain_s",
         "kill_s",
+        "cancel_s",
         "max_wait_s",
         "spares",
         "job_delay_s",

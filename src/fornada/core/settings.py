@@ -14,6 +14,9 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long running work may go on after SIGTERM, an unload or an eviction, and how long falling asleep may take after that."""
     kill_s: float = 5.0
     """From SIGTERM to SIGKILL of a runner."""
+    cancel_s: float = 30.0
+    """How long a request may hold its place in a model after its caller left or was told that the deadline has passed, and after it has taken
+    the model's timeout_s: code that heeds no cancellation. Then its process is killed, and another one takes its place. 0: never."""
     max_wait_s: float = 60.0
     """Bound of any wait behind a swap, counted from the end of building and fetching."""
     spares: int = 1

@@ -27,6 +27,9 @@ class Ears(Protocol):
     def freed(self) -> None:
         """Calls have ended, or the socket takes bytes again: there may be room for more."""
 
+    def abandoned(self) -> None:
+        """A caller has left what the runner works on."""
+
     def ran_out(self, call: Call, error: OutOfDeviceMemory) -> OutOfDeviceMemory | None:
         """A call has ended for want of device memory, and nothing of its answer has gone out. None: it is tried again, and no longer the
         link's; else what its caller is to be told."""

@@ -11,7 +11,8 @@ from typing import Any, assert_never
 
 from fornada.core.errors import Busy, DeadlinePassed, FornadaError, Unavailable
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import NEVER, ModelLife, Terms, step
+from fornada.core.lifecycle.life import NEVER, ModelLife, Terms
+from fornada.core.lifecycle.model import step
 from fornada.core.lifecycle.states import CLOSING, GOING_TO_SLEEP, PROVISIONING, RESTING, WITH_PROCESS, State, Wish, outside
 from fornada.core.names import Instant
 from fornada.core.policy.idle import Use
@@ -335,8 +336,8 @@ class Instance(Occupant):
             if refusal is not None and not self.extra and not self.intake.crew.open:
                 self.intake.refuse_waiting(refusal)
         if outcome is e.Outcome.CRASHED:
-            self._site.moves.fell(self, life.failure.reason)
-            how = "was ended" if life.failure.kind is e.FailureKind.FAULT else "ended by itself"
+            self._site.moves.fell(self, life.failure)
+            how = "was ended" if life.failure.kind in (e.FailureKind.FAULT, e.FailureKind.HUNG) else "ended by itself"
             self.ended_because = f"it {how} ({life.failure.reason})"
         if life.state in RESTING:
             self.progress = Step("", "")
@@ -391,8 +392,7 @@ class Instance(Occupant):
     def describe(self) -> str:
         if self.life.state in (State.WAITING, State.ROUSED):
             return f"{self.model} waited for room ({self._site.room.reasons.get(self.key, 'not planned yet')})"
-        doing = " ".join(filter(None, [self.life.state.value, self.progress.text]))
-        return f"{self.model} was {doing}"
+        return " ".join(filter(None, [self.model, "was", self.life.state.value, self.progress.text]))
 
     def emptied(self) -> None:
         runner = self.runner

@@ -21,7 +21,7 @@ from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
 from fornada.node.arenas import LONG_BYTES, Arenas
 from fornada.node.bodies import HEAD_BYTES, Bodies
-from fornada.node.call import ABANDONED, CREDIT_STEP, DONE, SENT, STREAMING, Call
+from fornada.node.call import ABANDONED, CREDIT_STEP, DONE, SENT, STREAMING, WAITING, Call
 from fornada.node.ears import Ears
 from fornada.node.heads import object_of, refusal_of, short_head
 from fornada.node.life_words import LifeWords
@@ -162,6 +162,7 @@ class Link:
         self.live -= 1
         self._outbox.put(frame(Kind.CANCEL, call.id))
         self._ears.freed()
+        self._ears.abandoned()
 
     def credit(self, call: Call) -> None:
         """CREDIT, for no more than has come."""
@@ -193,14 +194,25 @@ class Link:
 
     def cancel_foreign(self, requests: Iterable[int]) -> None:
         """A predecessor's requests, whose callers are gone: CANCEL, and their slots count as taken until they end."""
-        for request in requests:
-            self.foreign.add(request)
+        self.foreign.update(requests)
+        for request in self.foreign:
             self._outbox.put(frame(Kind.CANCEL, request))
+        self._ears.abandoned()
 
     def cut_off(self, error: FornadaError) -> None:
         """Refuses every caller who waits. The calls stay until the runner or its end frees them."""
         for call in list(self.calls.values()):
             call.refuse(error)
+
+    def take_back(self, *, behind: int) -> list[Call]:
+        """What waits in the runner behind so many others, of which none will end, to be sent to another one."""
+        unbegun = [call for call in list(self.calls.values())[behind:] if call.state is SENT]
+        for call in unbegun:
+            del self.calls[call.id]
+            self.live -= 1
+            self._meter.lost(call)
+            call.state = WAITING
+        return unbegun
 
     def last_words(self) -> None:
         """After the process has ended: takes in what it had still sent."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fornada.core.lifecycle.events import FailureKind
+from fornada.core.lifecycle.life import Failure
 from fornada.core.lifecycle.states import CLOSING, WITH_RESERVATION, State
 from fornada.core.names import Instant, ModelName
 from fornada.core.policy.memory import CPU
@@ -48,6 +50,7 @@ _WORDS = {
 """Reasons as they are given to an instance, by the label that counts them."""
 OTHER = "other"
 FAULT = "fault"
+HUNG = "hung"
 
 
 class Mover(Protocol):
@@ -133,9 +136,9 @@ class Moves:
         if mover.state in WITH_RESERVATION and mover.state not in CLOSING:
             self._note_left(mover, _WORDS.get(reason, OTHER), reason)
 
-    def fell(self, mover: Mover, reason: str) -> None:
-        """It was ready, and a fault ended it."""
-        self._note_left(mover, FAULT, reason)
+    def fell(self, mover: Mover, failure: Failure) -> None:
+        """It was ready, and a fault ended it, or it hung."""
+        self._note_left(mover, HUNG if failure.kind is FailureKind.HUNG else FAULT, failure.reason)
 
     # ---- for people
 

@@ -1,6 +1,6 @@
 """What an instance looks like to the room: what it does, what it holds, when it was used. It decides nothing here."""
 
-from fornada.core.lifecycle.model import ModelLife
+from fornada.core.lifecycle.life import ModelLife
 from fornada.core.lifecycle.states import State
 from fornada.core.names import Instant
 from fornada.core.policy.memory import Phase

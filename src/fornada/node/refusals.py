@@ -4,7 +4,7 @@ from typing import assert_never
 
 from fornada.core.errors import DiskFull, FornadaError, InternalFault, LoadFailed, NeverFits, OutOfDeviceMemory, RunnerDied, Unavailable
 from fornada.core.lifecycle.events import Cut, FailureKind
-from fornada.core.lifecycle.model import NEVER, ModelLife
+from fornada.core.lifecycle.life import NEVER, ModelLife
 from fornada.core.lifecycle.states import State
 from fornada.core.names import Instant, ModelName
 
@@ -28,7 +28,7 @@ def refusal(model: ModelName, life: ModelLife, now: Instant, *, trouble: Fornada
             return InternalFault(
                 f"{model} was ended by a bug of the server, whose log says more: {failure.reason}", retry_after_s=retry_after_s
             )
-        case FailureKind.CRASH | FailureKind.FAULT:
+        case FailureKind.CRASH | FailureKind.FAULT | FailureKind.HUNG:
             text = f"{model} ended {life.crashes} times in a row without an answer: {failure.reason}"
         case FailureKind.NONE | FailureKind.PROVISION | FailureKind.SPAWN | FailureKind.LOAD | FailureKind.STALLED:
             text = f"{model} could not be loaded: {failure.reason}"

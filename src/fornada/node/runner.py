@@ -10,8 +10,10 @@ from collections import deque
 from typing import Any, Protocol
 
 from fornada.core.errors import OutOfDeviceMemory
-from fornada.core.lifecycle.events import Event, FailureKind, Faulted, FoundHalfway, Loaded, LoadFailed, Progressed, Unwanted
+from fornada.core.lifecycle.events import Event, FailureKind, Faulted, FoundHalfway, Hung, Loaded, LoadFailed, Progressed, Unwanted
+from fornada.core.lifecycle.states import State
 from fornada.core.names import ModelName
+from fornada.core.policy.hanging import Bounds
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.core.specs import ServingSpec
 from fornada.node.bookings import BYTES_MOST, Booking, Bookings
@@ -22,6 +24,7 @@ from fornada.node.outbound import Gate, named_places
 from fornada.node.output import OutputReader
 from fornada.node.shortage import Short, tried_again
 from fornada.node.site import Site
+from fornada.node.watchdog import Stuck, Watchdog
 from fornada_sdk.wire.framing import ProtocolError
 from fornada_sdk.wire.messages import WIRE_VERSION
 
@@ -108,6 +111,9 @@ class Runner:
             loop=site.loop,
             meter=Meter(site.usage, owner.model, owner.version.spec.price),
         )
+        self._bounds = Bounds(serving.concurrency, serving.concurrency * serving.max_batch, serving.timeout_s, site.settings.cancel_s)
+        decides = lambda: not (self.over or site.handover.hands_off)  # noqa: E731
+        self._watchdog = Watchdog(self.link, self._bounds, hung=self._hung, decides=decides, now=site.now, loop=site.loop)
         self.output = self._read_output()
         self._bookings = Bookings(self._book, faulted=self.faulted, loop=site.loop)
         self._gate = self._open_gate()
@@ -134,6 +140,7 @@ class Runner:
         """Waits for the end of the process and takes in what it had still said and printed."""
         status = await self.process.exited()
         self.over = True
+        self._watchdog.end()
         if self._hanging is not None:
             self._hanging.cancel()
         for ends in (self._close_gate, self.link.last_words, self._bookings.close, self.output.close):
@@ -163,6 +170,7 @@ class Runner:
 
     def let_go(self) -> None:
         """Reads and writes no more; the process goes on."""
+        self._watchdog.end()
         if self._hanging is not None:
             self._hanging.cancel()
         self._close_gate()
@@ -315,6 +323,9 @@ class Runner:
     def freed(self) -> None:
         self._owner.freed()
 
+    def abandoned(self) -> None:
+        self._watchdog.left()
+
     def ran_out(self, call: Call, error: OutOfDeviceMemory) -> OutOfDeviceMemory | None:
         return tried_again(self._owner, call, error, site=self._site)
 
@@ -332,6 +343,17 @@ class Runner:
     def faulted(self, reason: str) -> None:
         self._site.telemetry.log.error("instance.fault", model=self._owner.model, instance=self.id, pid=self.pid, reason=reason)
         self._owner.tell(Faulted(reason))
+
+    def _hung(self, stuck: Stuck) -> None:
+        about = {"requests": list(stuck.requests), "given_up_s": round(stuck.left_s, 3), "others": stuck.others}
+        self._site.telemetry.log.error("instance.hung", model=self._owner.model, instance=self.id, pid=self.pid, **about)
+        # Told to other callers, too: of whom it works for it says nothing.
+        reason = f"it hung: it went on for {stuck.left_s:.0f} s with a request that nobody waited for any more"
+        first_in_line = self._owner.state is State.READY and not stuck.others
+        unbegun = self.link.take_back(behind=self._bounds.most) if first_in_line else []
+        self._owner.tell(Hung(self._site.now(), reason, self._site.settings.drain_s if stuck.others else 0.0))
+        if unbegun:
+            self._owner.intake.take_over(unbegun)
 
     def hung_up(self) -> None:
         # Usually the process is dying and the keeper's word is on its way: that one knows why.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fornada.core.lifecycle.events import FailureKind
-from fornada.core.lifecycle.model import NEVER
+from fornada.core.lifecycle.life import NEVER
 from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, State, outside
 from fornada.core.names import Instant
 from fornada.core.policy.memory import CPU
@@ -197,7 +197,7 @@ def _is_over(instance: Instance) -> bool:
     state, life = instance.state, instance.life
     if state is State.FAILED or outside(state) == "pending":
         return False
-    crashed = life.failure.kind in (FailureKind.CRASH, FailureKind.FAULT)
+    crashed = life.failure.kind in (FailureKind.CRASH, FailureKind.FAULT, FailureKind.HUNG)
     return outside(state) in ("ready", "asleep") or not (life.crashes if crashed else life.failures)
 
 

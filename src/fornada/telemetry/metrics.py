@@ -144,8 +144,8 @@ class Metrics(Collector):
         self.evictions = Counts(
             "fornada_evictions",
             "Instances that lost their place, once each, by reason: room (another model needed it), idle, operator (unloaded), deploy "
-            "(another version took over), removed, fault (it was ready and crashed, or its device failed), memory (its own ran out; it "
-            "comes back with more), shutdown, other.",
+            "(another version took over), removed, fault (it was ready and crashed, or its device failed), hung (it went on with "
+            "what nobody waited for), memory (its own ran out; it comes back with more), shutdown, other.",
             ["model", "reason"],
         )
         self.swap_wait_seconds = Spreads(

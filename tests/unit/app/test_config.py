@@ -25,6 +25,7 @@ def test_the_numbers_that_are_promised_are_the_defaults() -> None:
     assert (settings.host, settings.port, settings.server.max_bundle) == ("127.0.0.1", 8250, "64MiB")
     assert settings.server.max_buffered == "10%"
     assert (node.drain_s, node.kill_s, node.max_wait_s, node.backoff_s, node.grace_s) == (30, 5, 60, 1, 10)
+    assert node.cancel_s == 30
     assert (node.packed_members, node.packed_memory, node.park_after_s) == (64, "1GiB", 5)
     assert (settings.devices.reserve, settings.devices.slack) == ("3%", "64MiB")
 

@@ -8,7 +8,8 @@ import typing
 import pytest
 
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import IllegalTransition, ModelLife, Terms, step
+from fornada.core.lifecycle.life import IllegalTransition, ModelLife, Terms
+from fornada.core.lifecycle.model import step
 from fornada.core.lifecycle.states import Stage, State
 
 TERMS = Terms(load_timeout_s=300.0, kill_s=5.0, backoff_s=1.0)
@@ -37,6 +38,7 @@ EVENTS = {
     "SleepFailed": e.SleepFailed("it raised"),
     "FoundHalfway": e.FoundHalfway(waking=True),
     "Faulted": e.Faulted("nonsense"),
+    "Hung": e.Hung(100.0, "it hung", 0.0),
     "TimeUp": e.TimeUp(),
     "Exited": e.Exited(100.0, "exit code 1"),
     "Broke": e.Broke(100.0, "KeyError", e.Left.NOTHING),
@@ -72,6 +74,7 @@ Woken              - - - - - - - - - - - - - - REA - . - -
 SleepFailed        - - - - - - - - - - - STOPPI - - STOPPI - . - -
 FoundHalfway       - - - - - - - WAK WAK - - - - - - - . - -
 Faulted            - - - - - - - STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI STOPPI . - -
+Hung               - - - - - - - . . STOPPI STOPPI . . . . STOPPI . - -
 TimeUp             - - - - - - - STOPPI STOPPI - STOPPI STOPPI - - STOPPI STOPPI . - -
 Exited             - - - - - - - FAILED FAILED STOPPED STOPPED STOPPED STOPPED STOPPED STOPPED STOPPED STOPPED - -
 Broke              FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED FAILED .

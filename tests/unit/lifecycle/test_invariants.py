@@ -11,7 +11,8 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.model import ModelLife, Terms, step
+from fornada.core.lifecycle.life import ModelLife, Terms
+from fornada.core.lifecycle.model import step
 from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, WITH_RESERVATION, Stage, State, Wish
 
 
@@ -219,6 +220,22 @@ class Life(RuleBasedStateMachine):
     @rule()
     def the_runner_breaks_the_rules(self):
         self.tell(e.Faulted("nonsense"))
+
+    @precondition(lambda self: self.process)
+    @rule(grace_s=st.sampled_from([0.0, 30.0]))
+    def the_process_hangs(self, grace_s):
+        before = self.life
+        self.tell(e.Hung(self.now, "it hung", grace_s))
+        assert self.life.wish is before.wish, "who waits for it is forgotten"
+        if before.state in (State.READY, State.DRAINING) and self.life.state is State.DRAINING:
+            assert self.timer and grace_s, "nothing would end it"
+
+    @precondition(lambda self: self.life.ending.kind is e.FailureKind.HUNG)
+    @rule(stuck=st.booleans(), times_out=st.booleans())
+    def what_hangs_is_killed_once_it_can_answer_nobody(self, stuck, times_out):
+        if self.life.state is State.DRAINING:
+            self.tell(e.TimeUp() if times_out else e.Emptied(self.now, stuck=True))
+            assert self.life.stage is Stage.KILLED
 
     @precondition(lambda self: self.timer)
     @rule()

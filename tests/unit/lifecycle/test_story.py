@@ -26,6 +26,7 @@ from fornada.core.lifecycle.events import (
     Fetched,
     FoundHalfway,
     Granted,
+    Hung,
     Kill,
     Loaded,
     LoadFailed,
@@ -56,7 +57,8 @@ from fornada.core.lifecycle.events import (
     Withdraw,
     Woken,
 )
-from fornada.core.lifecycle.model import NEVER, IllegalTransition, ModelLife, Terms, step
+from fornada.core.lifecycle.life import NEVER, IllegalTransition, ModelLife, Terms
+from fornada.core.lifecycle.model import step
 from fornada.core.lifecycle.states import State, Wish, outside
 from fornada.core.policy.backoff import FREE_CRASHES
 
@@ -270,6 +272,41 @@ def test_a_runner_that_breaks_the_rules_is_killed_and_its_callers_are_told():
     assert commands == [ClearTimer(), CloseToWork(), CutOff(Cut.DIED), Kill()]
     life, _ = after(Exited(1.0, "signal 9"), life=life)
     assert (life.state, life.failure.reason) == (State.STOPPED, "an answer before its request")
+
+
+HANGS = Hung(90.0, "it hung", 0.0)
+HANGS_BESIDE_OTHERS = Hung(90.0, "it hung", 30.0)
+
+
+def test_a_process_that_hangs_with_nobody_else_inside_is_killed_at_once_and_the_next_request_starts_another():
+    life, commands = after(*READY, Served(), HANGS)
+    assert (life.state, commands) == (State.STOPPING, [ClearTimer(), CloseToWork(), CutOff(Cut.DIED), Kill()])
+    life, commands = after(Wanted(90.0), Exited(91.0, "signal 9"), life=life)
+    assert (life.state, life.failure.kind, life.failure.reason) == (State.BUILDING, FailureKind.HUNG, "it hung")
+    assert commands == [ClearTimer(), Release(), Announce(Outcome.CRASHED), BuildEnvironment()]
+
+
+def test_who_waits_for_what_may_still_answer_has_the_grace_of_a_drain_beside_what_hangs():
+    life, commands = after(*READY, Served(), HANGS_BESIDE_OTHERS)
+    assert (life.state, commands) == (State.DRAINING, [SetTimer(30.0), CloseToWork()])
+    for over in (Emptied(100.0, stuck=True), TimeUp()):
+        killed, commands = after(over, life=life)
+        assert (killed.state, commands) == (State.STOPPING, [ClearTimer(), CutOff(Cut.DIED), Kill()])
+        assert after(Exited(101.0, "signal 9"), life=killed)[1][-1] == Announce(Outcome.CRASHED)
+
+
+def test_what_hangs_on_its_way_to_sleep_or_out_is_killed_without_more_ado():
+    for leaving in (SleepWanted(30.0), Unwanted(80.0, 30.0)):
+        assert after(*READY, leaving, HANGS)[1] == [ClearTimer(), CutOff(Cut.DIED), Kill()]
+
+
+def test_a_model_that_hangs_over_every_first_request_waits_in_the_end_as_one_that_crashes():
+    life, _ = after()
+    for number in range(FREE_CRASHES + 1):
+        assert life.state is not State.FAILED
+        told = Wanted(number), Built(), Fetched(), Granted(), Spawned(), Loaded(), HANGS, Exited(number, "signal 9")
+        life, _ = after(*told, life=life)
+    assert (life.state, life.failure.kind) == (State.FAILED, FailureKind.HUNG)
 
 
 FALLING = (*READY, Served(), SleepWanted(30.0), Emptied(100.0, stuck=False))

@@ -24,6 +24,8 @@ class FailureKind(enum.Enum):
     """The process ended although it was ready."""
     FAULT = "fault"
     """The runner broke the wire's rules, or took more than it may, and was killed for it."""
+    HUNG = "hung"
+    """The process went on with what nobody waited for any more, and didn't heed that."""
     INTERNAL = "internal"
     """A bug of ours."""
 
@@ -179,6 +181,16 @@ class Faulted:
 
 
 @dataclass(frozen=True, slots=True)
+class Hung:
+    """The process doesn't give back the place of a request that was given up. `grace_s`: what the others have whom it may still answer;
+    0: there are none."""
+
+    now: Instant
+    reason: str
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TimeUp:
     """The timer that SetTimer started has run out."""
 
@@ -238,6 +250,7 @@ Event = (
     | SleepFailed
     | FoundHalfway
     | Faulted
+    | Hung
     | TimeUp
     | Exited
     | Broke

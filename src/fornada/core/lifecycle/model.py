@@ -19,7 +19,7 @@ failed) is announced to everybody who waits. Outside there are only stopped, pen
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from fornada.core.lifecycle.events import (
@@ -45,6 +45,7 @@ from fornada.core.lifecycle.events import (
     Fetched,
     FoundHalfway,
     Granted,
+    Hung,
     Kill,
     Left,
     Loaded,
@@ -76,6 +77,7 @@ from fornada.core.lifecycle.events import (
     Withdraw,
     Woken,
 )
+from fornada.core.lifecycle.life import NEVER, Failure, IllegalTransition, ModelLife
 from fornada.core.lifecycle.states import CLOSING, COMING_UP, IN_BED, PROVISIONING, RESTING, WITH_PROCESS, Stage, State, Wish
 from fornada.core.names import Instant
 from fornada.core.policy.backoff import after_crashes, after_failures
@@ -87,63 +89,7 @@ FAILED_EXIT_S = 2.0
 GREETING_S = 30.0
 """How long an adopted process may take for its first word: it may be in the middle of a long call, or of a hanging exit."""
 STORY_LENGTH = 24
-NEVER = Instant(float("inf"))
-BEGINNING = Instant(0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What the operator and the spec set."""
-
-    load_timeout_s: float
-    kill_s: float
-    backoff_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The last thing that went wrong. `kind` says whether there is one."""
-
-    kind: FailureKind = FailureKind.NONE
-    reason: str = ""
-    at: Instant = BEGINNING
-    retry_at: Instant = BEGINNING
-    """NEVER: for good, that is until a reset or another version."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelLife:
-    """One version's life. Changed by `step` alone."""
-
-    terms: Terms
-    state: State = State.REGISTERED
-    wish: Wish = Wish.NOTHING
-    stage: Stage = Stage.NONE
-    failure: Failure = Failure()
-    """The last one; what counts is `state`."""
-    ending: Failure = Failure()
-    """On the way to an end: what it will count as; kind NONE is an end that was wanted."""
-    failures: int = 0
-    """Loads that failed in a row."""
-    crashes: int = 0
-    """Ends in a row of a ready process that had answered nothing."""
-    second_try: bool = True
-    """A load that runs out of memory is tried once more, by what the first has taught; not where somebody wants it gone meanwhile."""
-    served: bool = False
-    patience_s: float = 0.0
-    """While it comes up: how long it may say nothing."""
-    patient_until: Instant = BEGINNING
-    """While it drains, or was asked to stop: when SIGTERM comes."""
-    story: tuple[str, ...] = ()
-
-
-class IllegalTransition(Exception):
-    """The event can't happen in this state: a bug of whoever carries commands out. Tells the story so far."""
-
-    def __init__(self, life: ModelLife, event: Event) -> None:
-        story = "; ".join(life.story) or "nothing happened before"
-        super().__init__(f"{type(event).__name__} while {life.state.value} ({story})")
-
+NOTHING_WRONG = Failure()
 
 Next = tuple[ModelLife, tuple[Command, ...]]
 
@@ -187,12 +133,14 @@ def _step(life: ModelLife, event: Event) -> Next:
                 # What works on for callers who have left ends some time; nobody falls asleep at work.
                 return _to(life) if event.stuck else _on_its_way(life, State.FALLING_ASLEEP, Sleep())
             if event.stuck:
-                return _terminate(life)
+                return _killed(life) if life.ending.kind is FailureKind.HUNG else _terminate(life)
             return _ask(life, event.now, max(life.patient_until - event.now, 0.0))
         case SleepWanted() | Slept() | Woken() | SleepFailed() | FoundHalfway():
             return _to_sleep_or_back(life, event)
         case Faulted():
             return _faulted(life, event)
+        case Hung():
+            return _hung(life, event)
         case TimeUp():
             return _time_up(life, event)
         case Exited():
@@ -362,7 +310,25 @@ def _faulted(life: ModelLife, event: Faulted) -> Next:
         ending = Failure(FailureKind.LOAD, event.reason)
     elif life.state is State.READY or life.state in IN_BED:
         ending = Failure(FailureKind.FAULT, event.reason)
-    return _to(replace(life, ending=ending, stage=Stage.KILLED), State.STOPPING, ClearTimer(), *_closing(life, Cut.DIED), Kill())
+    return _killed(replace(life, ending=ending))
+
+
+def _hung(life: ModelLife, event: Hung) -> Next:
+    """It is worth no SIGTERM, which it wouldn't heed either. Who may still be answered has the grace of a drain."""
+    _expect(life, event, WITH_PROCESS)
+    if life.state not in (State.READY, State.DROWSY, State.DRAINING):
+        return _to(life)  # what works on nothing can't be hung, and what stops is killed anyway
+    hung = replace(life, ending=Failure(FailureKind.HUNG, event.reason))
+    if event.grace_s <= 0:
+        return _killed(hung)
+    if life.state is State.READY:
+        until = Instant(event.now + event.grace_s)
+        return _to(replace(hung, patient_until=until), State.DRAINING, SetTimer(event.grace_s), CloseToWork())
+    return _to(hung) if life.state is State.DRAINING else _to(life)
+
+
+def _killed(life: ModelLife) -> Next:
+    return _to(replace(life, stage=Stage.KILLED), State.STOPPING, ClearTimer(), *_closing(life, Cut.DIED), Kill())
 
 
 def _time_up(life: ModelLife, event: TimeUp) -> Next:
@@ -370,6 +336,8 @@ def _time_up(life: ModelLife, event: TimeUp) -> Next:
         case State.LOADING | State.WARMING:
             reason = f"no progress for {life.patience_s:g} s while {life.state.value}"
             return _terminate(replace(life, ending=Failure(FailureKind.STALLED, reason)))
+        case State.DRAINING if life.ending.kind is FailureKind.HUNG:
+            return _killed(life)
         case State.DROWSY | State.DRAINING:
             return _terminate(life)
         case State.FALLING_ASLEEP | State.WAKING:
@@ -388,9 +356,9 @@ def _exited(life: ModelLife, event: Exited) -> Next:
         reason = life.ending.reason or event.reason
         return _ended(life, replace(life.ending, reason=reason, at=event.now), ClearTimer(), Release())
     if life.state is State.DRAINING:
-        return _ended(life, Failure(), ClearTimer(), *_closing(life, Cut.DIED), Release())
+        return _ended(life, replace(life.ending, at=event.now), ClearTimer(), *_closing(life, Cut.DIED), Release())
     if event.blameless:
-        over, told = _ended(life, Failure(), ClearTimer(), *_closing(life, Cut.DIED), Release())
+        over, told = _ended(life, NOTHING_WRONG, ClearTimer(), *_closing(life, Cut.DIED), Release())
         if life.state not in COMING_UP:
             return over, told
         begun, more = _start(over, Wish.RUNNING)  # its own load hadn't begun
@@ -453,13 +421,13 @@ def _closing(life: ModelLife, cause: Cut) -> tuple[Command, ...]:
             return ()
 
 
-def _ended(life: ModelLife, failure: Failure = Failure(), *commands: Command) -> Next:
+def _ended(life: ModelLife, failure: Failure = NOTHING_WRONG, *commands: Command) -> Next:
     """Nothing is in flight any more: rest, tell everybody, and begin again if that was wished meanwhile."""
-    over = replace(life, stage=Stage.NONE, ending=Failure(), wish=Wish.NOTHING, served=False)
+    over = replace(life, stage=Stage.NONE, ending=NOTHING_WRONG, wish=Wish.NOTHING, served=False)
     match failure.kind:
         case FailureKind.NONE:
             over, outcome = replace(over, state=State.STOPPED), Outcome.STOPPED
-        case FailureKind.CRASH | FailureKind.FAULT:
+        case FailureKind.CRASH | FailureKind.FAULT | FailureKind.HUNG:
             crashes = 1 if life.served else life.crashes + 1
             wait_s = after_crashes(crashes, first_s=life.terms.backoff_s)
             failure = replace(failure, retry_at=Instant(failure.at + wait_s))
