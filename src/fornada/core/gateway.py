@@ -46,7 +46,8 @@ MOST_INTERVAL_S = 86400
 MOST_LIMIT = 100_000
 """Requests of an interval: a sliding window remembers each."""
 USUAL_LOGS, MOST_LOGS = 10_000, 1_000_000
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+ID_PATTERN = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_ID = re.compile(ID_PATTERN)
 
 
 class Backoff(enum.StrEnum):
@@ -94,7 +95,6 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     """Logs that are kept at most."""
     log_management_strategy: WhenFull | None = None
     """None: the oldest goes."""
-    logpush: bool = False
     zdr: bool = False
     """Zero data retention: of no request anything is written down or kept."""
 
@@ -229,7 +229,7 @@ class Payload(NamedTuple):
 
 def parse_gateway(text: str) -> GatewayId:
     """Raises BadRequest."""
-    if not _ID.match(text):
+    if not _ID.fullmatch(text):
         raise BadRequest("a gateway's id must be 1 to 64 letters, digits, '-' or '_', with a letter or digit first")
     return GatewayId(text)
 
@@ -256,12 +256,3 @@ NUMBERS = {
     "log_management": Number(1, MOST_LOGS),
 }
 """Of the settings."""
-
-
-def check_settings(settings: GatewaySettings) -> GatewaySettings:
-    """The same. Raises BadRequest, which names the field."""
-    for name, bounds in NUMBERS.items():
-        value = getattr(settings, name)
-        if value is not None:
-            bounds.checked(name, value)
-    return settings

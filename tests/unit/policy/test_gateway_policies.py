@@ -19,7 +19,6 @@ from fornada.core.gateway import (
     GatewaySettings,
     Rules,
     Technique,
-    check_settings,
     rules_of,
 )
 from fornada.core.names import AccountId, Instant, VersionDigest
@@ -207,13 +206,3 @@ def test_texts_and_pictures_are_kept_and_sound_is_not():
         *(True, True, True),
         *(False, False, False),
     ]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"cache_ttl": -1}, {"retry_max_attempts": 6}, {"retry_max_attempts": 0}, {"rate_limiting_limit": 10**9}, {"log_management": 0}],
-)
-def test_a_setting_out_of_bounds_is_named(wrong: dict[str, Any]):
-    with pytest.raises(errors.BadRequest, match=next(iter(wrong))):
-        check_settings(GatewaySettings(**wrong))
-    check_settings(GatewaySettings())

@@ -72,7 +72,13 @@ def test_feedback_score_and_metadata_are_said_afterwards(edge: Served):
     assert edge.fetch("PATCH", one, payload={"feedback": 1, "score": 77.5}).result["feedback"] == 1
     log = edge.fetch("PATCH", one, payload={"metadata": {"b": "x"}, "feedback": None}).result
     assert (log["feedback"], log["score"], json.loads(log["metadata"])) == (None, 77.5, {"b": "x"})
-    wrongs: list[dict[str, Any]] = [{"feedback": 5}, {"score": "x"}, {"metadata": {"a": []}}, {"score": 1000}]
+    wrongs: list[dict[str, Any]] = [
+        *({"feedback": value} for value in (5, "1", True, 0.5)),
+        *({"score": value} for value in ("x", 1000, -1, True)),
+        *({"metadata": value} for value in ({"a": []}, [], "x", {"k" * 513: 1}, {"a": "x" * 513})),
+        {"feedbak": 1},
+        {"id": "x"},
+    ]
     for wrong in wrongs:
         refused = edge.fetch("PATCH", one, payload=wrong)
         assert refused.status == 400 and next(iter(wrong)) in refused.message

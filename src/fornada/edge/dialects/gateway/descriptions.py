@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fornada.edge.dialects.gateway.settings import GATEWAY, SETTINGS
+from fornada.edge.dialects.gateway.settings import GATEWAY
 from fornada.edge.envelope import envelope
 
 Object = dict[str, Any]
@@ -33,16 +33,6 @@ LOG = envelope(_LOG)
 LOGS = envelope({"type": "array", "items": _LOG}, result_info=_INFO)
 DONE = envelope({"type": "null"})
 URL = envelope({"type": "string", "format": "uri"})
-SETTINGS_BODY: Object = {"type": "object", "properties": SETTINGS}
-CREATE_BODY: Object = {"type": "object", "properties": {"id": {"type": "string"}, **SETTINGS}, "required": ["id"]}
-PATCH: Object = {
-    "type": "object",
-    "properties": {
-        "feedback": {"enum": [-1, 0, 1, None]},
-        "score": {"type": ["number", "null"], "minimum": 0, "maximum": 100},
-        "metadata": {"type": ["object", "null"]},
-    },
-}
 _ENTRY: Object = {
     "type": "object",
     "properties": {

@@ -4,14 +4,29 @@ from typing import Any
 
 import msgspec
 
-from fornada.core.errors import BadRequest
-from fornada.core.gateway import Log, Payload
+from fornada.core.gateway import LONGEST_METADATA, Log, Payload
+from fornada.edge.body_schemas import BodySchema
 from fornada.edge.dialects.gateway.times import text_of
 from fornada.edge.gateway.asked import entries_of
-from fornada.edge.json_bodies import broken
+from fornada.edge.json_bodies import fields_of, value_of
 
 HEAD_BYTES = 4096
 """Of a body that a log shows; the whole of what is kept has routes of its own."""
+PATCH_BODY = BodySchema(
+    {
+        "type": "object",
+        "properties": {
+            "feedback": {"enum": [-1, 0, 1, None]},
+            "score": {"type": ["number", "null"], "minimum": 0, "maximum": 100},
+            "metadata": {
+                "type": ["object", "null"],
+                "propertyNames": {"maxLength": LONGEST_METADATA},
+                "additionalProperties": {"type": ["string", "number", "boolean"], "maxLength": LONGEST_METADATA},
+            },
+        },
+        "additionalProperties": False,
+    }
+)
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -35,20 +50,9 @@ class Patch(msgspec.Struct, frozen=True):
 
 def read_patch(body: bytes) -> Patch:
     """Raises BadRequest, which names the field."""
-    try:
-        patch = msgspec.json.decode(body or b"{}", type=Patch)
-    except msgspec.ValidationError as error:
-        where = str(error).rpartition("$.")[2].rstrip("`")
-        raise BadRequest(f"Type mismatch of '/{where}': {str(error).partition(' - ')[0]}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise broken(error) from None
-    if patch.feedback not in (msgspec.UNSET, None, -1, 0, 1):
-        raise BadRequest("'feedback' must be -1, 0, 1 or null")
-    if isinstance(patch.score, float) and not 0 <= patch.score <= 100:
-        raise BadRequest("'score' must be a number from 0 to 100, or null")
-    if isinstance(patch.metadata, dict):
-        entries_of(patch.metadata, "metadata")
-    return patch
+    given = {name: value_of(raw) for name, raw in fields_of(body or b"{}").items()}
+    PATCH_BODY.check(given)
+    return msgspec.convert(given, Patch)
 
 
 def shown_log(log: Log, payload: Payload | None = None) -> dict[str, Any]:

@@ -4,16 +4,16 @@ from typing import Any
 from urllib.parse import quote
 
 from fornada.core.errors import BadRequest, Conflict, DiskFull, RateLimited, UnknownGateway, UnknownLog
-from fornada.core.gateway import WORKERS_AI, GatewayId, GatewaySettings, Log, LogId, parse_gateway
+from fornada.core.gateway import WORKERS_AI, GatewayId, Log, LogId
 from fornada.core.keys import Role
 from fornada.core.names import AccountId
 from fornada.core.ports_gateway import GatewaysPort
 from fornada.edge.auth import account_of
 from fornada.edge.calls import Call, Handler, Operation, Parameter, Reply, Route, json_reply
 from fornada.edge.dialects.gateway import descriptions as d
-from fornada.edge.dialects.gateway.logs import read_patch, shown_log
+from fornada.edge.dialects.gateway.logs import PATCH_BODY, read_patch, shown_log
 from fornada.edge.dialects.gateway.queries import LOGS_QUERY, PAGES, REMOVAL_QUERY, read_page, read_query, read_removal
-from fornada.edge.dialects.gateway.settings import read_settings, shown
+from fornada.edge.dialects.gateway.settings import CREATE_BODY, UPDATE_BODY, read_change, read_new, shown
 from fornada.edge.envelope import enveloped
 from fornada.edge.gateway.asked import ASKED_HEADERS
 from fornada.edge.gateway.steps import COMPAT
@@ -39,7 +39,7 @@ def routes(*, gateways: GatewaysPort, scheme: str) -> list[Route]:
             Style.ENVELOPE,
             {
                 "GET": _read("getGateway", "One gateway", d.ONE, desk.one, errors=(UnknownGateway,)),
-                "PUT": _change("updateGateway", "Change a gateway's settings", d.ONE, desk.update, takes=d.SETTINGS_BODY),
+                "PUT": _change("updateGateway", "Change a gateway's settings", d.ONE, desk.update, takes=UPDATE_BODY.schema),
                 "DELETE": _change("deleteGateway", "Remove a gateway with its logs", d.ONE, desk.remove),
             },
         ),
@@ -63,7 +63,7 @@ def routes(*, gateways: GatewaysPort, scheme: str) -> list[Route]:
                 "GET": _of_log("getGatewayLog", "One log", d.LOG, desk.log),
                 "PATCH": Operation(
                     *("patchGatewayLog", "Say how good an answer was", d.LOG, desk.patch_log, Role.USER),
-                    takes={"application/json": d.PATCH},
+                    takes={"application/json": PATCH_BODY.schema},
                     errors=(BadRequest, UnknownGateway, UnknownLog, DiskFull),
                 ),
             },
@@ -109,7 +109,7 @@ def _change(
 def _create(desk: "_Desk") -> Operation:
     return Operation(
         *("createGateway", "Make a gateway", d.ONE, desk.create, Role.DEPLOYER),
-        takes={"application/json": d.CREATE_BODY},
+        takes={"application/json": CREATE_BODY.schema},
         errors=(BadRequest, Conflict, DiskFull),
     )
 
@@ -145,14 +145,12 @@ class _Desk:
         return json_reply(enveloped(shown(self._gateways.gateway(*_place(call)))))
 
     async def create(self, call: Call) -> Reply:
-        id, change = read_settings(call.body)
-        if id is None:
-            raise BadRequest("required properties at '/' are 'id'")
-        return json_reply(enveloped(shown(self._gateways.create(account_of(call.account), parse_gateway(id), change(GatewaySettings())))))
+        id, settings = read_new(call.body)
+        return json_reply(enveloped(shown(self._gateways.create(account_of(call.account), id, settings))))
 
     async def update(self, call: Call) -> Reply:
         account, id = _place(call)
-        _, change = read_settings(call.body)
+        change = read_change(call.body, id)
         return json_reply(enveloped(shown(self._gateways.update(account, id, change(self._gateways.gateway(account, id).settings)))))
 
     async def remove(self, call: Call) -> Reply:
