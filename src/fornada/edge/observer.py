@@ -50,6 +50,9 @@ class Observer(Protocol):
         """Somebody with a key, or anybody in open mode, has changed something of the node, or tried to. `action`: the operation's id.
         `status` 0: the caller left before the answer."""
 
+    def looked_up(self, outcome: str) -> None:
+        """A gateway has looked for a kept answer: `hit` or `miss`."""
+
     def failed(self, *, where: str, request_id: str, error: BaseException) -> None:
         """A bug of ours met a request."""
 
@@ -97,6 +100,9 @@ class Told:
             request_id=request_id,
         )
 
+    def looked_up(self, outcome: str) -> None:
+        self._metrics.gateway_lookups.at(outcome).value += 1
+
     def failed(self, *, where: str, request_id: str, error: BaseException) -> None:
         # The places alone: an exception's text may quote the request.
         frames = traceback.extract_tb(error.__traceback__)[-8:]
@@ -121,6 +127,9 @@ class Unobserved:
         pass
 
     def acted(self, *, action: str, path: str, caller: Caller, status: int, request_id: str) -> None:
+        pass
+
+    def looked_up(self, outcome: str) -> None:
         pass
 
     def failed(self, *, where: str, request_id: str, error: BaseException) -> None:

@@ -203,6 +203,12 @@ class Metrics(Collector):
             "time count, too.",
             ["status"],
         )
+        self.gateway_lookups = Counts(
+            "fornada_gateway_lookups",
+            "Times that AI gateways looked for a kept answer, by what they found (hit, miss). Requests that may not be answered from what is "
+            "kept aren't in it.",
+            ["outcome"],
+        )
         self.isolation = Gauge(
             "fornada_isolation_info", "1 with the level at which models are kept apart (full, namespaces, landlock, none).", ["level"]
         )
@@ -211,6 +217,8 @@ class Metrics(Collector):
         for family in self._families():
             self._watch(family)
         self.orphaned.at()
+        for outcome in ("hit", "miss"):
+            self.gateway_lookups.at(outcome)
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)

@@ -11,6 +11,7 @@ import pytest
 from fornada.core.errors import Busy, RunnerDied
 from fornada.core.names import Instant
 from fornada.core.requests import AnswerHead
+from fornada.core.settings import GatewaysSettings
 from fornada.edge.server.exchange import HotExchange
 from fornada.telemetry import Telemetry
 from tests.harness.metrics import Metrics
@@ -31,7 +32,7 @@ class Clock:
 @pytest.fixture
 def told(tmp_path: Path) -> Iterator[Served]:
     telemetry = Telemetry(clock=Clock(), data_dir=tmp_path, stream=None)
-    served = Served(telemetry=telemetry)
+    served = Served(telemetry=telemetry, gateways=GatewaysSettings())
     served.start()
     yield served
     served.close()
@@ -147,3 +148,16 @@ def test_answers_leave_nothing_for_the_collector(edge: Served):
 
 def exchanges() -> int:
     return sum(isinstance(thing, HotExchange) for thing in gc.get_objects())
+
+
+def test_each_look_for_an_answer_that_a_gateway_keeps_is_counted(told: Served):
+    def lookups() -> tuple[int, int]:
+        metrics = Metrics(told.fetch("GET", "/metrics").body.decode())
+        hits, misses = (int(metrics.total("fornada_gateway_lookups_total", outcome=outcome)) for outcome in ("hit", "miss"))
+        return hits, misses
+
+    assert lookups() == (0, 0)
+    kept, skipped = {"cf-aig-cache-ttl": "60"}, {"cf-aig-cache-ttl": "60", "cf-aig-skip-cache": "true"}
+    for headers in (kept, kept, kept, kept, skipped, {}):
+        assert told.fetch("POST", "/gateway/v1/acc/default/workers-ai/@test/a", payload={"x": 1}, headers=headers).status == 200
+    assert lookups() == (3, 1), "those that may not be answered so don't look"

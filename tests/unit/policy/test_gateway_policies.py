@@ -45,6 +45,7 @@ def key(*, rules: Rules = RULES, **changed: Any) -> bytes:
         "media_type": "application/json",
         "body": b'{"prompt": "x"}',
         "headers": {},
+        "form": "whole",
     }
     return cache_key(**{**usual, **changed}, rules=rules)
 
@@ -104,6 +105,7 @@ def test_a_named_key_stands_for_everything_but_never_reaches_beyond_its_gateway(
     named = RULES._replace(cache_key="k")
     assert key(rules=named) == key(rules=named, body=b"other", endpoint="/else", version=VersionDigest("9"))
     assert key(rules=named) != key(rules=named, account=AccountId("b"))
+    assert key(rules=named) != key(rules=named, form="events"), "nobody else can read it"
     assert key(rules=named) != key(rules=named, gateway=GatewayId("h"))
     assert key(rules=named) != key(rules=RULES._replace(cache_key="l"))
     assert key(rules=named) != key()

@@ -47,12 +47,14 @@ def cache_key(
     media_type: str,
     body: bytes,
     headers: Mapping[str, str],
+    form: str,
     rules: Rules,
 ) -> bytes:
     """Two requests with the same one get the same answer. `headers`: those that model code may see. `version` is in it because another
-    version of a model answers otherwise. A key that the caller names stands for all that, but never reaches beyond its gateway."""
+    version of a model answers otherwise. A key that the caller names stands for all that, but never reaches beyond its gateway, nor beyond
+    the `form` of answers that was asked for: no client can read another API's, or events where it waits for an object."""
     if rules.cache_key is not None:
-        return _digest(account, gateway, "named", rules.cache_key)
+        return _digest(account, gateway, "named", form, rules.cache_key)
     shown = [f"{name}: {headers[name]}" for name in sorted(headers) if not _NOISE.match(name)]
     return _digest(account, gateway, "exact", provider, endpoint, version, media_type, *shown, body=canonical(body))
 

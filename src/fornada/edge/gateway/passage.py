@@ -29,7 +29,7 @@ from fornada.core.ports_gateway import GatewaysPort
 from fornada.edge.calls import Exchange, Target
 from fornada.edge.gateway.answers import TAIL_BYTES, tokens_of, type_of
 from fornada.edge.gateway.records import Passed, Told, record_of, type_of_body
-from fornada.edge.gateway.steps import JSON, Step, model_in
+from fornada.edge.gateway.steps import JSON, Step, model_in, streams_in
 from fornada.edge.inner import InnerExchange
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.problems import is_success, problem, status_of
@@ -334,6 +334,7 @@ class Passage:
             media_type=type_of_body(step),
             body=step.body,
             headers=msgspec.json.decode(step.facts.forwarded, type=dict[str, str]),
+            form=_form_of(step),
             rules=self._rules,
         )
 
@@ -341,6 +342,11 @@ class Passage:
         key = self._key
         if key is None:
             return None
+        kept = self._usable(key)
+        self._shared.observer.looked_up("miss" if kept is None else "hit")
+        return kept
+
+    def _usable(self, key: bytes) -> Kept | None:
         kept = self._shared.gateways.kept(self._gateway, key)
         if kept is None:
             return None
@@ -385,6 +391,12 @@ def _place_of(target: Target) -> str:
     """All that the path and the query said: a door may have several verbs, and inputs in the query."""
     told = msgspec.json.encode((target.name, target.query), order="deterministic").decode()
     return f"{target.door.__class__.__name__} {told}"
+
+
+def _form_of(step: Step) -> str:
+    """What shape of answer the caller can read: whose API it is, and whether it comes in events."""
+    streams = step.target.query.get("stream") == "true" or streams_in(step.body)
+    return f"{step.target.door.__class__.__name__} {'events' if streams else 'whole'}"
 
 
 class _Attempt:

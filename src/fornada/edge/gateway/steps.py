@@ -127,5 +127,17 @@ def model_in(body: bytes) -> str:
         return ""
 
 
+def streams_in(body: bytes) -> bool:
+    """Whether a body asks for its answer in events."""
+    try:
+        return msgspec.json.decode(body, type=_Streaming).stream in (True, "true")
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+
+
 class _Named(msgspec.Struct):
     model: str | None = None
+
+
+class _Streaming(msgspec.Struct):
+    stream: bool | str | None = None

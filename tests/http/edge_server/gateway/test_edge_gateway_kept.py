@@ -49,6 +49,28 @@ def test_a_named_key_finds_its_answer_whatever_is_asked(edge: Served):
     assert status(ask(edge, {"q": "one"}, cache_key="l")) == "MISS"
 
 
+def test_a_named_key_s_answer_is_found_by_none_that_could_not_read_it(edge: Served):
+    whole, streamed = answer(b'{"response": "Hi"}'), items(b'{"response": "Hi"}')
+    edge.inference.behaviour = lambda submitted: (streamed if submitted.request.stream else whole)(submitted)
+    put(edge, account="local")
+    said = {"model": "@test/text", "messages": [{"role": "user", "content": "Hi"}]}
+    ways: dict[str, tuple[str, dict[str, Any]]] = {
+        "chat": ("/v1/chat/completions", said),
+        "message": ("/v1/messages", {**said, "max_tokens": 5}),
+        "response": ("/v1/responses", {"model": "@test/text", "input": "Hi", "store": False}),
+        "run": ("/client/v4/accounts/local/ai/run/@test/text", {"prompt": "Hi"}),
+    }
+    seen: dict[str, bytes] = {}
+    for turn in ("MISS", "HIT"):
+        for name, (target, body) in ways.items():
+            for stream in (False, True):
+                response = ask(edge, {**body, "stream": stream}, target, gateway_id="g", cache_key="same")
+                assert (response.status, status(response)) == (200, turn), (name, stream, response.body)
+                assert response.headers["content-type"].startswith("text/event-stream" if stream else "application/json"), (name, stream)
+                assert seen.setdefault(f"{name} {stream}", response.body) == response.body
+    assert len(set(seen.values())) == 8
+
+
 def test_nobody_else_finds_it_neither_another_account_nor_another_gateway(edge: Served):
     for way in ("/gateway/v1/acc/g", "/gateway/v1/acc/default", "/gateway/v1/other/default", "/gateway/v1/other/h"):
         if way.endswith("h"):
