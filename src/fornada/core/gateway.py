@@ -86,6 +86,7 @@ class GatewaySettings(msgspec.Struct, frozen=True):
     rate_limiting_technique: Technique | None = None
     """None: fixed."""
     authentication: bool = False
+    """A request by HTTP needs a token, also where the node has no keys and takes any."""
     retry_max_attempts: int | None = None
     """In all, the first one among them."""
     retry_delay: int | None = None
@@ -127,6 +128,8 @@ class Asked(msgspec.Struct, frozen=True):
     cache_ttl_s: int | None = None
     cache_key: str | None = None
     collect_log: bool | None = None
+    zdr: bool | None = None
+    """True: as the setting. It can't be taken back by a request."""
     collect_payload: bool | None = None
     """Whether the log may hold what was asked and answered."""
     metadata: Metadata = {}
@@ -158,10 +161,11 @@ def rules_of(settings: GatewaySettings, asked: Asked) -> Rules:
     attempts = asked.max_attempts if asked.max_attempts is not None else settings.retry_max_attempts
     delay_ms = asked.retry_delay_ms if asked.retry_delay_ms is not None else settings.retry_delay
     logged = settings.collect_logs if asked.collect_log is None else asked.collect_log
+    zdr = settings.zdr or bool(asked.zdr)
     return Rules(
-        ttl_s=0 if settings.zdr else _ttl_s(settings, asked),
+        ttl_s=0 if zdr else _ttl_s(settings, asked),
         cache_key=asked.cache_key,
-        logged=logged and not settings.zdr,
+        logged=logged and not zdr,
         payload=asked.collect_payload is not False,
         timeout_ms=asked.timeout_ms,
         attempts=min(max(1, attempts or 1), MOST_ATTEMPTS),

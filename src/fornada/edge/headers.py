@@ -75,6 +75,7 @@ class Facts:
         "target",
         "through",
         "timeout_s",
+        "token",
         "upgrade",
     )
 
@@ -82,6 +83,8 @@ class Facts:
         self.fields = fields
         self.refusal: FornadaError | None = None
         self.caller: Caller = ANYBODY
+        self.token = False
+        """It came with a token or a key, whether or not the node asks for one."""
         self.content_type = ""
         self.media_type = ""
         """`content_type` without parameters, in lower case."""
@@ -150,7 +153,9 @@ def _read(facts: Facts, named: dict[str, bytes], authenticator: Authenticator, *
     if "host" not in named and not old:
         raise BadRequest("an HTTP/1.1 request needs a Host")
     host = _text(named["host"]) if "host" in named else None
-    facts.caller = authenticator.admit(Credentials(host, origin, _token(named)))
+    token = _token(named)
+    facts.token = token is not None
+    facts.caller = authenticator.admit(Credentials(host, origin, token))
     if origin is not None and authenticator.allows_origin(origin):
         facts.preflight = "access-control-request-method" in named
         facts.cors = _cors(origin, named) if facts.preflight else _readable(origin)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from fornada.core.errors import DeadlinePassed, FornadaError
+from fornada.core.errors import DeadlinePassed, FornadaError, Unauthorized
 from fornada.core.gateway import Gateway, GatewayId, LogId, Rules, rules_of
 from fornada.core.names import AccountId, parse_reference
 from fornada.core.policy.gateway_cache import Kept, cache_key, may_be_kept
@@ -30,6 +30,7 @@ from fornada.edge.calls import Exchange, Target
 from fornada.edge.gateway.answers import TAIL_BYTES, tokens_of, type_of
 from fornada.edge.gateway.records import Passed, Told, record_of, type_of_body
 from fornada.edge.gateway.steps import JSON, Step, model_in, streams_in
+from fornada.edge.headers import Facts
 from fornada.edge.inner import InnerExchange
 from fornada.edge.observer import Meter, Observer
 from fornada.edge.problems import is_success, problem, status_of
@@ -62,6 +63,11 @@ class Passages:
         self.observer = observer
         self.later = later
         self.most_log_body = most_log_body
+
+    def authenticate(self, facts: Facts, *, account: AccountId, gateway: GatewayId) -> None:
+        """Raises Unauthorized where the gateway asks for a token and none came, whatever the node asks for; UnknownGateway."""
+        if not facts.token and self.gateways.gateway(account, gateway).settings.authentication:
+            raise Unauthorized(f"the gateway '{gateway}' asks for a token: send a key of this node as 'cf-aig-authorization: Bearer KEY'")
 
     def begin(self, exchange: Exchange, *, account: AccountId, gateway: GatewayId, steps: tuple[Step, ...]) -> None:
         """Puts the request to the steps' doors, by the gateway's rules; the exchange is answered. Raises UnknownGateway."""

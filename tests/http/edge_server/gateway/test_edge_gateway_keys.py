@@ -19,6 +19,17 @@ def test_a_user_reads_the_logs_of_his_own_key_and_a_deployer_his_account_s(locke
     assert locked.fetch("GET", f"{GATEWAYS}/default/logs", headers=locked.show("user")).status == 403
 
 
+def test_a_gateway_with_authentication_takes_the_node_s_keys(locked: Locked):
+    asked = {"id": "strict", "authentication": True}
+    assert locked.fetch("POST", GATEWAYS, payload=asked, headers=locked.show("deployer")).status == 200
+    way = WAY.replace("/default/", "/strict/")
+    for caller, status in (("user", 200), ("no key", 401), ("wrong key", 401), ("other deployer", 403)):
+        shown = locked.show(caller)
+        assert locked.fetch("POST", way, b"{}", headers=shown).status == status, caller
+        behind = {"authorization": "Bearer a-provider-s", "cf-aig-authorization": shown.get("authorization", "")}
+        assert locked.fetch("POST", way, b"{}", headers=behind).status == (status if shown else 401), caller
+
+
 def test_what_is_kept_is_no_way_around_a_key_s_models(locked: Locked):
     locked.catalog.add("@test/free", account="mine")
     locked.create("narrow", "mine", Role.USER, models=("@test/free",))

@@ -55,7 +55,12 @@ def test_only_what_is_to_be_written_down_is(edge: Served):
     put(edge, collect_logs=False)
     assert "cf-aig-log-id" not in ask(edge).headers
     assert ask(edge, collect_log="true").headers["cf-aig-log-id"]
-    put(edge, collect_logs=True, zdr=True, cache_ttl=60)
+    put(edge, collect_logs=True, cache_ttl=60)
+    for _ in range(2):
+        bare = ask(edge, {"x": "nothing of it"}, zdr="true", collect_log="true", cache_key="k")
+        assert "cf-aig-log-id" not in bare.headers and status(bare) == "MISS"
+    put(edge, zdr=True)
+    assert "cf-aig-log-id" not in ask(edge, zdr="false").headers, "it can't be taken back by a request"
     assert "cf-aig-log-id" not in ask(edge, collect_log="true").headers and status(ask(edge)) == "MISS"
     assert len(logs(edge)) == 2
 
@@ -75,7 +80,9 @@ def test_feedback_score_and_metadata_are_said_afterwards(edge: Served):
     wrongs: list[dict[str, Any]] = [
         *({"feedback": value} for value in (5, "1", True, 0.5)),
         *({"score": value} for value in ("x", 1000, -1, True)),
-        *({"metadata": value} for value in ({"a": []}, [], "x", {"k" * 513: 1}, {"a": "x" * 513})),
+        *({"metadata": value} for value in ("x", {"k" * 513: 1}, {"a": "x" * 513})),
+        {"metadata": {"a": []}},
+        {"metadata": []},
         {"feedbak": 1},
         {"id": "x"},
     ]

@@ -38,11 +38,12 @@ def test_gateways_are_made_changed_listed_in_pages_that_end_and_removed(edge: Se
     assert edge.fetch("GET", f"{GATEWAYS}/two").status == 404, "another account's isn't there"
 
 
-NEITHER = ("long", -1, 1.5, 10**9, True, [], {})
+NEITHER: tuple[Any, ...] = ("long", -1, 1.5, 10**9, True, [], {})
 """No number of any setting's."""
+NO_FLAGS: tuple[Any, ...] = ("true", 1, [])
 WRONG: list[tuple[str, Any]] = [
     *((name, value) for name in NUMBERS for value in NEITHER),
-    *((name, value) for name in FLAGS for value in ("true", 1, [])),
+    *((name, value) for name in FLAGS for value in NO_FLAGS),
     *((name, value) for name in CHOICES for value in ("never", True, 0)),
     ("dlp", {"enabled": True, "action": "BLOCK", "profiles": []}),
     ("dlp", {"action": "BLOCK", "profiles": ["x"]}),

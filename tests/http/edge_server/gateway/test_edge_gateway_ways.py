@@ -4,7 +4,7 @@ import pytest
 
 from fornada.core.errors import Busy
 from tests.http.edge_server.conftest import RUN, Served
-from tests.http.edge_server.gateway.conftest import ASK, COMPLETION, DATA, ask, logs, put, status
+from tests.http.edge_server.gateway.conftest import ASK, COMPLETION, DATA, GATEWAYS, ask, logs, put, status
 from tests.unit.edge.fakes import answer, refuse
 
 
@@ -57,6 +57,40 @@ def test_every_account_has_a_default_gateway_and_no_other(edge: Served):
     assert (refused.status, refused.code) == (404, 2001)
 
 
+TOKENS = (
+    {"cf-aig-authorization": "Bearer token"},
+    {"authorization": "Bearer token"},
+    {"authorization": "Basic x", "cf-aig-authorization": "Bearer token"},
+    {"x-auth-email": "a@b.example", "x-auth-key": "token"},
+    {"x-api-key": "token"},
+)
+NO_TOKENS: tuple[dict[str, str], ...] = (
+    {},
+    {"authorization": "Basic x"},
+    {"cf-aig-authorization": "token"},
+    {"cf-aig-authorization": "Bearer "},
+    {"cookie": "Bearer token"},
+)
+
+
+@pytest.mark.parametrize("target", [f"{DATA}/workers-ai/@test/a", DATA, RUN + "@test/a"])
+def test_a_gateway_with_authentication_refuses_what_has_no_token_and_writes_nothing_down(edge: Served, target: str):
+    body = [{"provider": "workers-ai", "endpoint": "@test/a", "query": ASK}] if target == DATA else ASK
+    named = {"cf-aig-gateway-id": "g"} if target.startswith(RUN) else {}
+    for shown in NO_TOKENS:
+        assert edge.fetch("POST", target, payload=body, headers={**named, **shown}).status == 200, "it doesn't ask for one"
+    put(edge, authentication=True)
+    edge.fetch("DELETE", f"{GATEWAYS}/g/logs")
+    edge.inference.requests.clear()
+    for shown in NO_TOKENS:
+        refused = edge.fetch("POST", target, payload=body, headers={**named, **shown, "cf-aig-max-attempts": "99"})
+        assert (refused.status, refused.code) == (401, 10000) and "'g'" in refused.message, shown
+    assert not edge.inference.requests and not logs(edge)
+    for shown in TOKENS:
+        assert edge.fetch("POST", target, payload=body, headers={**named, **shown}).status == 200, shown
+    assert edge.fetch("POST", RUN + "@test/a", payload=ASK).status == 200, "another way isn't through the gateway"
+
+
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "nothing"])
 def test_what_is_elsewhere_is_refused_in_words(edge: Served, provider: str):
     refused = ask(edge, target=f"{DATA}/{provider}/chat/completions")
@@ -79,6 +113,7 @@ def test_a_refusal_keeps_its_form_and_has_the_gateway_s_headers(edge: Served):
         ("cache_ttl", "5"),
         ("cache_ttl", "soon"),
         ("skip_cache", "maybe"),
+        ("zdr", "perhaps"),
         ("max_attempts", "6"),
         ("max_attempts", "0"),
         ("retry_delay", "5001"),

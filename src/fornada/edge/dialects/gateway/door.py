@@ -102,6 +102,7 @@ class GatewayDoor:
         try:
             facts = exchange.facts
             account = facts.caller.acting_for(target.account)
+            self._passages.authenticate(facts, account=account, gateway=target.gateway)
             asked = asked_of_headers(facts)
             body = exchange.body()
             steps: tuple[Step, ...]

@@ -1,9 +1,10 @@
 """`/client/v4/accounts/{account}/ai-gateway/…`: gateways and their logs, for their owners."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fornada.core.errors import BadRequest, Conflict, DiskFull, RateLimited, UnknownGateway, UnknownLog
+from fornada.core.errors import BadRequest, Conflict, DiskFull, RateLimited, Unauthorized, UnknownGateway, UnknownLog
 from fornada.core.gateway import WORKERS_AI, GatewayId, Log, LogId
 from fornada.core.keys import Role
 from fornada.core.names import AccountId
@@ -100,7 +101,7 @@ def _change(
     handler: Handler,
     *,
     parameters: tuple[Parameter, ...] = (),
-    takes: dict[str, Any] | None = None,
+    takes: Mapping[str, Any] | None = None,
 ) -> Operation:
     body = {"application/json": takes} if takes is not None else {}
     return Operation(id, summary, answer, handler, Role.DEPLOYER, parameters, takes=body, errors=(BadRequest, UnknownGateway, DiskFull))
@@ -124,7 +125,7 @@ def _hot(id: str, summary: str, takes: dict[str, Any]) -> Operation:
         needs=Role.USER,
         parameters=(*ASKED_HEADERS, *RUN_HEADERS),
         takes=takes,
-        errors=(*TEXT_ERRORS, UnknownGateway, RateLimited),
+        errors=(*TEXT_ERRORS, UnknownGateway, RateLimited, Unauthorized),
     )
 
 
