@@ -133,7 +133,11 @@ def test_it_writes_what_happens_to_stdout_and_to_its_log(start: Start, scratch: 
     assert all(line["pid"] == runner.pid for line in lines)
     assert lines[0]["load_count"] == 2 and lines[2]["echo"] == "hello" and lines[2]["request_id"] == "mine"
     assert [line.get("step") for line in lines[-2:]] == [0, 1]
-    assert [json.loads(line) for line in (Path(scratch) / "probe.log").read_text().splitlines()] == lines
+    log = Path(scratch) / "probe.log"
+    assert [json.loads(line) for line in log.read_text().splitlines()] == lines
+    long = "x" * 300_000
+    assert plane.call({"echo": long})["echo"] == long
+    assert log.stat().st_size < 10_000, "a long text isn't noted whole: the log lies in the model's memory"
 
 
 def test_settings_of_loading(start: Start, scratch: str):

@@ -1,7 +1,7 @@
 """The probe model: what it does is said by [settings] and by the keys of each request. See SETTINGS and REQUEST_KEYS.
 
 It writes what happens to stdout and to `context.scratch / "probe.log"`, one JSON object a line: {"event": "load" | "loaded" |
-"request" | "step", "pid", ...}. Standard library only, Python 3.9.
+"request" | "step", "pid", ...}; of a text to echo its first NOTED characters. Standard library only, Python 3.9.
 """
 
 import atexit
@@ -58,6 +58,8 @@ TENSORS = ("x", "n", "b")
 LOOK_S = 0.05
 MIB = 1024 * 1024
 CHILD_LIVES_S = 600
+NOTED = 1000
+"""Characters. Its log lies in memory that counts as the model's: long texts, again and again, would end it."""
 
 
 class Model(fornada_sdk.Model):
@@ -146,7 +148,7 @@ class Model(fornada_sdk.Model):
             seq = self.seq
         who = {**self.who, "seq": seq}
         echo = keys.get("echo")
-        self.note(event="request", seq=seq, request_id=context.request_id, **({"echo": echo} if isinstance(echo, str) else {}))
+        self.note(event="request", seq=seq, request_id=context.request_id, **({"echo": echo[:NOTED]} if isinstance(echo, str) else {}))
         self.harm(keys)
         if "steps" in keys or "text" in keys or "die_at" in keys:
             return self.stream(keys, who, context)
