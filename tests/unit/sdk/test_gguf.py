@@ -152,6 +152,25 @@ def test_bounds_that_nothing_meets_are_refused_since_the_library_would_count_for
         body(response_format={"type": "json_schema", "json_schema": {"type": "string", "minLength": 2, "maxLength": 2, "pattern": pattern}})
 
 
+def test_references_are_counted_where_they_stand_since_the_library_writes_them_out() -> None:
+    def halving(levels: int) -> dict[str, Any]:
+        twice = {f"l{level}": {"anyOf": [{"$ref": f"#/$defs/l{level + 1}"}] * 2} for level in range(levels)}
+        return {"$defs": {**twice, f"l{levels}": {"const": 1}}, "$ref": "#/$defs/l0"}
+
+    loop = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}
+    for schema, why in ((halving(40), "written out"), (loop, "leads back")):
+        for request in (
+            {"response_format": {"type": "json_schema", "json_schema": schema}},
+            {"tools": [{"name": "f", "parameters": schema}]},
+        ):
+            with pytest.raises(BadRequest, match=why):
+                body(**request)
+    tree = {"$defs": {"t": {"properties": {"kids": {"items": {"$ref": "#/$defs/t"}}}}}, "anyOf": [{"$ref": "#/$defs/t"}, {"$ref": "#"}]}
+    odd = {"prefixItems": [{"$ref": "#/prefixItems/1"}, {"$ref": "#/nowhere/1"}, {"$ref": "https://example.com/a"}, {"$ref": 5}]}
+    for schema in (halving(8), tree, odd):
+        body(response_format={"type": "json_schema", "json_schema": schema})
+
+
 def test_a_template_that_knows_tools_gets_them_and_another_is_told_in_words() -> None:
     native = body(KNOWS_TOOLS, tools=[TOOL], tool_choice="required", parallel_tool_calls=False)
     assert native["tools"] == [{"type": "function", "function": TOOL}] and native["tool_choice"] == "required"

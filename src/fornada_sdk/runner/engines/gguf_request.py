@@ -14,13 +14,12 @@ everywhere in the API; fields that would change the answer and can't be served (
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any, NamedTuple
 
 from fornada_sdk.api import BadRequest
 from fornada_sdk.runner.engines.gguf_header import Header
 from fornada_sdk.runner.engines.gguf_messages import read_messages
+from fornada_sdk.runner.engines.gguf_schema import checked
 from fornada_sdk.runner.engines.gguf_tools import Tools, read_tools
 
 DEFAULT_TOKENS = 256
@@ -28,15 +27,6 @@ DEFAULT_TEMPERATURE = 0.6
 MOST_CHOICES = 128
 MOST_STOPS = 16
 MOST_BIASES = 1024
-SCHEMA_BYTES = 32 * 1024
-SCHEMA_VALUES = 1500
-SCHEMA_DEPTH = 100
-"""A schema becomes a grammar that is tried against the whole vocabulary at each token: an `enum` of 5000 texts took 38 s for one."""
-_BOUNDS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties"), ("minimum", "maximum"))
-PATTERN_PARTS, PATTERN_OPTIONS = 2000, 60
-_REPEATED = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
-_ELEMENT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
-_LONGEST_NUMBER = 9
 RANDOM_SEED = 0xFFFFFFFF
 """What llama.cpp reads as "no seed"."""
 _UNSERVED = ("image", "images", "audio", "input_audio", "suffix")
@@ -81,7 +71,7 @@ def read_request(value: Any, header: Header) -> Asked:
     emulated = None
     if messages is not None:
         if tools is not None:
-            calls = _checked(tools.schema(), "tools")
+            calls = checked(tools.schema(), "tools")
             if header.shows_tools:
                 body.update(tools.native())
             else:
@@ -226,16 +216,16 @@ def _schema(given: dict[str, Any]) -> dict[str, Any] | None:
     """The JSON Schema that the answer must obey; None: any text will do."""
     format = given.get("response_format")
     if format is None:
-        return None if given.get("guided_json") is None else _checked(given["guided_json"], "guided_json")
+        return None if given.get("guided_json") is None else checked(given["guided_json"], "guided_json")
     kind = format.get("type") if isinstance(format, dict) else None
     if kind == "text":
         return None
     if kind == "json_object":
         # Some clients put the schema here.
         schema = format.get("schema") or format.get("json_schema")
-        return _checked(_bare(schema), "response_format") if schema else {"type": "object"}
+        return checked(_bare(schema), "response_format") if schema else {"type": "object"}
     if kind == "json_schema" and format.get("json_schema") is not None:
-        return _checked(_bare(format["json_schema"]), "response_format")
+        return checked(_bare(format["json_schema"]), "response_format")
     raise BadRequest('"response_format" must be {"type": "text" | "json_object" | "json_schema", "json_schema": a schema}')
 
 
@@ -244,84 +234,6 @@ def _bare(schema: Any) -> Any:
     if isinstance(schema, dict) and isinstance(schema.get("schema"), dict) and "type" not in schema and "properties" not in schema:
         return schema["schema"]
     return schema
-
-
-def _checked(schema: Any, field: str) -> dict[str, Any]:
-    if not isinstance(schema, dict):
-        raise BadRequest(f'"{field}" must hold a JSON Schema, an object')
-    if len(json.dumps(schema)) > SCHEMA_BYTES or _values(schema, SCHEMA_DEPTH) > SCHEMA_VALUES:
-        raise BadRequest(f'the schema in "{field}" is too large: up to {SCHEMA_BYTES} bytes and {SCHEMA_VALUES} values are taken')
-    if contradiction := _contradiction(schema):
-        raise BadRequest(f'the schema in "{field}" can\'t be met: {contradiction}')
-    return schema
-
-
-def _contradiction(value: Any) -> str:
-    """Bounds that nothing meets, in words: llama.cpp counts from the lower one up to the upper one, and never arrives. Empty: none."""
-    if isinstance(value, list):
-        return next(filter(None, map(_contradiction, value)), "")
-    if not isinstance(value, dict):
-        return ""
-    for least, most in _BOUNDS:
-        low, high = value.get(least), value.get(most)
-        if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
-            return f"{least} is {low}, and {most} is {high}"
-    pattern = value.get("pattern")
-    if isinstance(pattern, str) and (why := _endless(pattern)):
-        return why
-    return next(filter(None, map(_contradiction, value.values())), "")
-
-
-def _endless(pattern: str) -> str:
-    """What of a regular expression would keep llama.cpp busy for minutes or for ever, in words: it writes repetitions out, and follows all
-    ways through parts that may be left out at once. Empty: nothing."""
-    sums, last, at = [(0, 0)], (0, 0), 0
-    closed = pattern.rfind("]")
-    while at < len(pattern):
-        repeated = _REPEATED.match(pattern, at)
-        parts, options = sums[-1]
-        if repeated:
-            low, high = repeated[1], repeated[2] if repeated[2] else repeated[1]
-            if len(low) > _LONGEST_NUMBER or len(high) > _LONGEST_NUMBER or int(low) > int(high):
-                return f"its pattern repeats {{{low[:20]},{high[:20]}}} times"
-            sums[-1] = parts + last[0] * (int(high) - 1), options + last[1] * (int(high) - 1)
-            last = last[0] * int(high), last[1] * int(high)
-            at = repeated.end()
-        elif pattern[at] == "(":
-            sums.append((0, 0))
-            if len(sums) > SCHEMA_DEPTH:
-                return f"its pattern has more than {SCHEMA_DEPTH} brackets in each other"
-            at += 1
-        elif pattern[at] == ")" and len(sums) > 1:
-            last = sums.pop()
-            sums[-1] = sums[-1][0] + last[0], sums[-1][1] + last[1]
-            at += 1
-        elif pattern[at] in "?*+":
-            last = last[0], last[1] + 1
-            sums[-1] = parts, options + 1
-            at += 1
-        else:
-            last = 1, 0
-            sums[-1] = parts + 1, options
-            element = _ELEMENT.match(pattern, at) if at < closed or pattern[at] == "\\" else None
-            after = element.end() if element else at + 1
-            if pattern[at] == "[" and after == at + 1:
-                closed = -1  # nothing closes what is opened from here on: looking again each time would take long
-            at = after
-        if sums[-1][0] > PATTERN_PARTS or sums[-1][1] > PATTERN_OPTIONS:
-            most = f"{PATTERN_PARTS} parts, or {PATTERN_OPTIONS} of ?, * and +"
-            return f"its pattern has more than {most}, with its repetitions written out"
-    return ""
-
-
-def _values(value: Any, depth: int) -> int:
-    if depth == 0:
-        return SCHEMA_VALUES + 1
-    if isinstance(value, dict):
-        return 1 + sum(_values(each, depth - 1) for each in value.values())
-    if isinstance(value, list):
-        return 1 + sum(_values(each, depth - 1) for each in value)
-    return 1
 
 
 def _flag(given: dict[str, Any], name: str) -> bool:
