@@ -91,6 +91,30 @@ def test_a_model_with_words_is_asked_instead_of_those_with_labels(edge: Served):
     assert (found["format"], found["data"]) == ("text", "A cat on a sofa.\n")
 
 
+def test_a_description_is_asked_for_in_the_language_that_the_options_name(edge: Served):
+    edge.catalog.add("@mine/eyes", task="image-to-text", aliases=["@cf/llava-hf/llava-1.5-7b-hf"])
+    document = {"kind": "docx", "data": "\ue0000\ue001", "images": ["iVBORw=="]}
+    answers(edge, {"@mine/eyes": answer(b'{"description":"x"}'), "@fornada/to-markdown": answer(json.dumps(document).encode())})
+    options = {"image": {"descriptionLanguage": "de"}, "docx": {"images": {"descriptionLanguage": "pt"}}}
+    convert(edge, ("a.jpg", "", b"\xff\xd8"), ("a.docx", "", b"PK"), options=options)
+    prompts = [json.loads(each.pieces[""]).get("prompt") for each in edge.inference.requests if each.request.model == "@mine/eyes"]
+    assert prompts == ["Describe the picture in German.", "Describe the picture in Portuguese."]
+
+
+def test_text_on_a_picture_is_read(edge: Served):
+    lines = [{"text": " Invoice  7 ", "score": 0.98}, {"text": "smudge", "score": 0.5}, {"text": "Total: 12", "score": 0.9}]
+    edge.catalog.add("@fornada/ppocr-v6", task="optical-character-recognition")
+    document = {"kind": "pdf", "data": "### Page 1\n\n\ue0000\ue001\n\n| a \ue0000\ue001 |\n", "images": ["iVBORw=="]}
+    known = {"@fornada/to-markdown": answer(json.dumps(document).encode())}
+    answers(edge, {**known, "@fornada/ppocr-v6": answer(json.dumps({"text": "", "lines": lines}).encode())})
+    scan, picture = convert(edge, ("a.pdf", "", b"%PDF"), ("scan.png", "", b"\x89PNG")).json()["result"]
+    assert scan["data"] == f"### Page 1\n\n[{SAID}]\n\nInvoice 7\nTotal: 12\n\n| a [{SAID}] Invoice 7 Total: 12 |\n"
+    assert picture["data"] == f"# scan.png\n\n{SAID}\n\nInvoice 7\nTotal: 12\n"
+    answers(edge, {**known, "@fornada/ppocr-v6": answer(json.dumps({"lines": [{"text": "I.", "score": 0.99}]}).encode())})
+    (again,) = convert(edge, ("scan.png", "", b"\x89PNG")).json()["result"]
+    assert again["data"] == f"# scan.png\n\n{SAID}\n", "a letter or two are no text"
+
+
 @pytest.mark.parametrize("how", ["not there", "not to be had"])
 def test_without_vision_models_nothing_is_said(edge: Served, how: str):
     document = {"kind": "docx", "data": "one \ue0000\ue001.", "images": ["iVBORw=="]}
@@ -127,15 +151,28 @@ def test_options_are_passed_on_and_checked_by_name(edge: Served):
     assert found["format"] == "text"
     passed = json.loads(edge.inference.last.pieces[""])["conversionOptions"]
     assert passed["output"] == {"format": "text"} and passed["html"]["cssSelector"] == "main"
+    wanted = {"convert": False, "maxConvertedImages": 3, "descriptionLanguage": "de"}
+    convert(edge, ("a.html", "", b"x"), options={"html": {"images": {**wanted, "convertOGImage": True}}, "pdf": {"images": wanted}})
+    passed = json.loads(edge.inference.last.pieces[""])["conversionOptions"]
+    assert passed["html"]["images"] == {**wanted, "convertOGImage": True} and passed["pdf"]["images"] == wanted
     for wrong, named in (
         ({"output": {"format": "rtf"}}, "/conversionOptions/output/format"),
         ({"pdf": {"metadata": "yes"}}, "/conversionOptions/pdf/metadata"),
+        ({"image": {"descriptionLanguage": "xx"}}, "/conversionOptions/image/descriptionLanguage"),
+        ({"html": {"images": {"maxConvertedImages": -1}}}, "/conversionOptions/html/images/maxConvertedImages"),
+        ({"docx": {"images": {"convert": "no"}}}, "/conversionOptions/docx/images/convert"),
         ([], "/conversionOptions"),
         ("{", "/conversionOptions"),
     ):
         answered = convert(edge, ("a.html", "", b"x"), options=wrong)
         assert answered.status == 400 and named in answered.json()["errors"][0]["message"], wrong
     assert convert(edge, ("a.html", "", b"x"), options="null").status == 200
+
+
+def test_so_many_files_at_once_are_taken(edge: Served):
+    files = [{"name": "a.html", "data": "eA=="}] * 101
+    answered = edge.fetch("POST", "/binding/any/to-everything/markdown/transformer", json.dumps({"files": files}).encode())
+    assert answered.status == 400 and "100" in str(answered.json()) and not edge.inference.requests
 
 
 def test_a_request_without_files_is_a_bad_request(edge: Served):

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -45,6 +45,11 @@ CONVERTER = "@fornada/to-markdown"
 CAPTIONS = ("@cf/llava-hf/llava-1.5-7b-hf", "@cf/unum/uform-gen2-qwen-500m")
 """Asked for words about a picture where somebody has deployed one of them; the shipped catalogue has none that can."""
 LABELS, OBJECTS = "@cf/microsoft/resnet-50", "@cf/facebook/detr-resnet-50"
+READER = "@fornada/ppocr-v6"
+LEAST_READ = 0.8
+LEAST_TEXT = 4
+"""Of a line's score, and of all lines' letters and digits: a photograph without any text may yield a letter or two."""
+MOST_FILES = 100
 BODY_BYTES = 64 * 1024 * 1024
 CHARACTERS_PER_TOKEN = 4
 LEAST_SCORE = 0.1
@@ -114,29 +119,62 @@ class File(NamedTuple):
     data: bytes
 
 
+LANGUAGES = {"en": "English", "it": "Italian", "de": "German", "es": "Spanish", "fr": "French", "pt": "Portuguese"}
+Language = Literal["en", "it", "de", "es", "fr", "pt"]
+
+
 class _Output(msgspec.Struct):
     format: Literal["markdown", "text"] | None = None
 
 
+class _Image(msgspec.Struct, rename="camel"):
+    description_language: Language | None = None
+
+
+class _Images(_Image, rename="camel"):
+    convert: bool | None = None
+    max_converted_images: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class _PageImages(_Images, rename={"convert_og_image": "convertOGImage"}):
+    convert_og_image: bool | None = None
+
+
 class _Pdf(msgspec.Struct):
     metadata: bool | None = None
+    images: _Images | None = None
 
 
-class _Html(msgspec.Struct, rename={"css_selector": "cssSelector"}):
+class _Docx(msgspec.Struct):
+    images: _Images | None = None
+
+
+class _Html(msgspec.Struct, rename="camel"):
     hostname: str | None = None
     css_selector: str | None = None
+    images: _PageImages | None = None
 
 
 class Options(msgspec.Struct):
-    """conversionOptions, as far as they say something to us: others are let through."""
+    """conversionOptions (WORKERS_AI.md, 10). Fields that it doesn't know are let through."""
 
     output: _Output | None = None
+    image: _Image | None = None
     pdf: _Pdf | None = None
     html: _Html | None = None
+    docx: _Docx | None = None
 
     @property
     def format(self) -> str:
         return (self.output and self.output.format) or "markdown"
+
+    def language(self, kind: object) -> str:
+        """In which the pictures of a document of this kind are to be described; empty: in whichever. `image`: of one that is a file."""
+        asked = {"image": self.image, **{name: each.images for name, each in self._documents() if each}}.get(str(kind))
+        return LANGUAGES[asked.description_language] if asked and asked.description_language else ""
+
+    def _documents(self) -> "tuple[tuple[str, _Pdf | _Docx | _Html | None], ...]":
+        return ("pdf", self.pdf), ("docx", self.docx), ("html", self.html)
 
 
 def markdown_routes(converter: "Converter") -> list[Route]:
@@ -212,6 +250,8 @@ class Converter:
 
     async def convert(self, files: Sequence[File], options: Options, *, facts: Facts, account: AccountId) -> list[dict[str, Any]]:
         """One result for each file, in order. Raises what would refuse each of them."""
+        if len(files) > MOST_FILES:
+            raise BadRequest(f"more than {MOST_FILES} files")
         return [await self._one(file, options, _Asker(self, facts, account)) for file in files]
 
     async def _one(self, file: File, options: Options, asker: "_Asker") -> dict[str, Any]:
@@ -265,28 +305,60 @@ async def _document(file: File, options: Options, asker: _Asker) -> str:
     )
     if not isinstance(found, dict) or not isinstance(found.get("data"), str):
         raise ModelRaised(f"{CONVERTER} answered something else than a document")
-    words = [await _words(image, asker) for image in found.get("images") or ()]
+    language = options.language(found.get("kind"))
+    seen = [await _seen(image, asker, language) for image in found.get("images") or ()]
 
     def told(mark: re.Match[str]) -> str:
         number = int(mark[1])
-        said = words[number] if number < len(words) else ""
-        return f"[{said}]" if said else ""
+        words, lines = seen[number] if number < len(seen) else ("", [])
+        shown = [f"[{words}]"] if words else []
+        if not lines or not _has_its_line(mark):
+            return " ".join([*shown, *lines])
+        return "\n\n".join([*shown, "\n".join(lines)])
 
     return _MARK.sub(told, found["data"])
 
 
+def _has_its_line(mark: re.Match[str]) -> bool:
+    """Nothing stands before or behind it: a picture in a cell of a table has to stay in one line."""
+    before, after = mark.string[: mark.start()], mark.string[mark.end() :]
+    return (not before or before.endswith("\n")) and (not after or after.startswith("\n"))
+
+
 async def _picture(file: File, options: Options, asker: _Asker) -> str:
-    said = await _words(base64.b64encode(file.data).decode("ascii"), asker, strict=True)
-    if not said:
+    words, lines = await _seen(base64.b64encode(file.data).decode("ascii"), asker, options.language("image"), strict=True)
+    if not words and not lines:
         raise BadRequest("this node has no model that says anything about a picture")
-    return f"{said}\n" if options.format == "text" or not file.name else f"# {file.name}\n\n{said}\n"
+    name = " ".join(file.name.split())
+    heading = [] if options.format == "text" or not name else [f"# {name}"]
+    return "\n\n".join([*heading, *([words] if words else []), *(["\n".join(lines)] if lines else [])]) + "\n"
 
 
-async def _words(image: str, asker: _Asker, *, strict: bool = False) -> str:
-    """What the catalogue's models say of a picture in base64; empty where there are none. `strict`: one that can't be read is an error."""
+async def _seen(image: str, asker: _Asker, language: str, *, strict: bool = False) -> tuple[str, list[str]]:
+    """What the catalogue's models say of a picture in base64, and the lines that they read on it; nothing where there are none.
+    `strict`: one that can't be read is an error."""
+    return await _words(image, asker, language, strict=strict), await _lines(image, asker)
+
+
+async def _lines(image: str, asker: _Asker) -> list[str]:
+    try:
+        found = await asker.result(READER, image=image)
+    except (*_NOT_THERE, *_OF_THE_FILE):
+        return []
+    given = found.get("lines") if isinstance(found, dict) else None
+    lines = [
+        " ".join(each["text"].split())
+        for each in (given if isinstance(given, list) else ())
+        if isinstance(each.get("text"), str) and isinstance(each.get("score"), float | int) and each["score"] >= LEAST_READ
+    ]
+    return lines if sum(map(str.isalnum, "".join(lines))) >= LEAST_TEXT else []
+
+
+async def _words(image: str, asker: _Asker, language: str, *, strict: bool) -> str:
     for model in CAPTIONS:
         try:
-            found = await asker.result(model, image=image, prompt="Describe the picture.")
+            prompt = f"Describe the picture in {language}." if language else "Describe the picture."
+            found = await asker.result(model, image=image, prompt=prompt)
         except _NOT_THERE:
             continue
         if isinstance(found, dict) and isinstance(found.get("description"), str):
