@@ -1,6 +1,7 @@
 """What holds for every test: the same examples on every run, a bound on each test, no settings from the developer's shell."""
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -22,6 +23,9 @@ pytest_xdist_make_scheduler = alone.pytest_xdist_make_scheduler
 
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell without job control starts what runs beside it deaf to Ctrl-C, and every program that a test starts would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     kept = ("FORNADA_TEST_", "FORNADA_MIRROR")
     for name in [name for name in os.environ if name.startswith("FORNADA_") and not name.startswith(kept)]:
         del os.environ[name]
