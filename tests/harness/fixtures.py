@@ -59,8 +59,8 @@ def new_node(tmp_path: Path) -> Iterator[StartNode]:
     """Makes nodes of the test's own: `new_node(config=..., flags=..., environ=..., prefix=...)`, not started yet. They are ended with the test."""
     made: list[Node] = []
 
-    def make(name: str = "node", **settings: Any) -> Node:
-        made.append(Node(tmp_path / name, **settings))
+    def make(name: str = "node", *, kind: type[Node] = Node, **settings: Any) -> Node:
+        made.append(kind(tmp_path / name, **settings))
         return made[-1]
 
     yield make

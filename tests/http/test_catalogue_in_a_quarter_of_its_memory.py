@@ -13,6 +13,7 @@ import pytest
 from fornada.node.memory_use import held_by
 from fornada.simulate.report import percentile
 from tests.bounds import LONG, bound, count
+from tests.harness.built import BuiltNode
 from tests.harness.fixtures import StartNode
 from tests.harness.likeness import unlike
 from tests.harness.node import Node
@@ -49,7 +50,7 @@ def test_models_in_a_quarter_of_their_memory_answer_right_and_hold_no_more_than_
 ):
     chosen = [example for example in examples() if LONG or example.spec.name in FEW]
     environ = {"FORNADA_MIRROR": str(MIRROR)} if MIRROR.is_dir() else {}
-    node = new_node(config=NODE, environ=environ).start()
+    node = new_node(kind=BuiltNode, models=[example.spec.name for example in chosen], config=NODE, environ=environ).start()
     for example in chosen:
         asked(node, example.spec.name, example.request, example.type)
     resident = traffic(node, chosen)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.bounds import bound
 from tests.docs.pages import DOCS, blocks
+from tests.harness.built import BuiltNode
 from tests.harness.fixtures import StartNode
 from tests.harness.node import node_environ
 
@@ -20,7 +21,7 @@ NAMED_URL = "http://127.0.0.1:8250"
 
 
 def test_the_pages_lines_work_as_they_are_written(new_node: StartNode, tmp_path: Path):
-    node = new_node().start()
+    node = new_node(kind=BuiltNode, models=(CHAT,)).start()
     assert node.act(CHAT, "load", timeout_s=LOAD_S).status == 200
     for page, count in (("openai-clients.md", 2), ("anthropic-clients.md", 1)):
         written = [block.text for block in blocks(DOCS / "how-to" / page) if (block.language, block.words) == ("python", ())]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness import documents
+from tests.harness.built import BuiltNode
 from tests.harness.node import Node
 from tests.models.conftest import MODELS
 from tests.models.environments import MIRROR
@@ -22,7 +23,7 @@ CONVERTER, VISION = "@fornada/to-markdown", ("@fornada/efficientnet-lite0", "@fo
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    node = Node(tmp_path_factory.mktemp("documents"), environ={"FORNADA_MIRROR": str(MIRROR)})
+    node = BuiltNode(tmp_path_factory.mktemp("documents"), models=(CONVERTER, *VISION), environ={"FORNADA_MIRROR": str(MIRROR)})
     try:
         node.start()
         loaded = node.act(CONVERTER, "load", timeout_s=400)

@@ -12,7 +12,8 @@ import pytest
 
 from tests.bounds import bound
 from tests.docs.pages import DOCS, blocks
-from tests.harness.node import Node, node_environ
+from tests.harness.built import BuiltNode
+from tests.harness.node import node_environ
 from tests.models.environments import environment_or_skip
 
 pytestmark = [pytest.mark.clients, pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -35,7 +36,7 @@ def python() -> Path:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A node whose models are ready."""
-    node = Node(tmp_path_factory.mktemp("langchain"))
+    node = BuiltNode(tmp_path_factory.mktemp("langchain"), models=MODELS)
     try:
         node.start()
         for model in MODELS:

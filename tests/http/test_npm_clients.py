@@ -13,6 +13,7 @@ import pytest
 from fornada.core.finetunes import CONFIG, WEIGHTS
 from tests.docs.pages import DOCS, REPOSITORY, blocks
 from tests.harness.adapters import config, weights
+from tests.harness.built import BuiltNode
 from tests.harness.fixtures import StartNode
 from tests.harness.node import Node
 from tests.http.node_js import HERE, Npm, npm
@@ -36,7 +37,7 @@ def packages() -> Npm:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node whose models are ready."""
-    node = Node(tmp_path_factory.mktemp("npm"))
+    node = BuiltNode(tmp_path_factory.mktemp("npm"), models=MODELS)
     try:
         node.start()
         for model in MODELS:

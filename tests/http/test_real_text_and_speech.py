@@ -13,6 +13,7 @@ import pytest
 
 import fornada.models
 from tests.harness.adapters import FILE_NAMES, config, form, noise
+from tests.harness.built import BuiltNode
 from tests.harness.fixtures import StartNode
 from tests.harness.likeness import unlike
 
@@ -39,7 +40,7 @@ def client_of(url: str) -> openai.OpenAI:
 
 
 def test_smollm2_chats_streams_obeys_a_schema_and_calls_a_tool(new_node: StartNode):
-    node = new_node().start()
+    node = new_node(kind=BuiltNode, models=(CHAT,)).start()
     with client_of(node.url) as client:
         answer = client.chat.completions.create(model=CHAT, messages=ASKED, temperature=0, max_tokens=24)
         assert "Paris" in (answer.choices[0].message.content or "") and answer.usage and answer.usage.prompt_tokens > 10
@@ -78,7 +79,7 @@ def test_smollm2_chats_streams_obeys_a_schema_and_calls_a_tool(new_node: StartNo
 
 
 def test_smollm2_responds_and_goes_on_and_speaks_to_anthropic_s_client(new_node: StartNode):
-    node = new_node().start()
+    node = new_node(kind=BuiltNode, models=(CHAT,)).start()
     question = "What is the capital of France? Answer in one sentence."
     with client_of(node.url) as client:
         first = client.responses.create(model=CHAT, input=question, temperature=0, max_output_tokens=24)
@@ -117,7 +118,7 @@ def test_smollm2_responds_and_goes_on_and_speaks_to_anthropic_s_client(new_node:
 
 
 def test_a_fine_tune_is_applied_for_its_account_alone(new_node: StartNode):
-    node = new_node().start()
+    node = new_node(kind=BuiltNode, models=(CHAT,)).start()
     base = f"/client/v4/accounts/{ACCOUNT}/ai/finetunes"
     id = node.fetch("POST", base, payload={"model": "@cf/meta/llama-3.2-1b-instruct", "name": "odd"}).json()["result"]["id"]
     made = noise(module="mlp.down_proj", layers=30, out=576, inner=1536, rank=4, strength=2.0)
@@ -142,7 +143,7 @@ def test_a_fine_tune_is_applied_for_its_account_alone(new_node: StartNode):
 
 
 def test_minilm_embeds_in_both_encodings_cut_and_counted(new_node: StartNode):
-    node = new_node().start()
+    node = new_node(kind=BuiltNode, models=(VECTORS,)).start()
     texts = ["A cat sleeps.", "The car needs petrol."]
     with client_of(node.url) as client:
         usual = client.embeddings.create(model=VECTORS, input=texts)  # base64 on the wire
@@ -162,7 +163,7 @@ def test_minilm_embeds_in_both_encodings_cut_and_counted(new_node: StartNode):
 
 
 def test_whisper_writes_down_its_example(new_node: StartNode):
-    node = new_node().start()
+    node = new_node(kind=BuiltNode, models=(EARS,)).start()
     folder = MODELS / "whisper-tiny-en" / "example"
     wanted = json.loads((folder / "answer.json").read_text())
     file = ("request.wav", (folder / "request.wav").read_bytes())

@@ -1,15 +1,17 @@
 """Real environments and weights of models for these tests: built by uv once, kept between runs.
 
-They lie in FORNADA_TEST_CACHE, else beside the packages of the environment that runs the tests, and are named by what they
-were made from. Everything here can be deleted at any time.
+They lie in FORNADA_TEST_CACHE, else beside uv's cache, and are named by what they were made from, so that all clones on a machine share
+them. Everything there can be deleted at any time; what no test asked for in a month goes by itself.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +22,15 @@ import pytest
 from fornada.core.specs import ArtifactSpec, ModelSpec, read_spec
 from tests.bounds import bound
 
-CACHE = Path(os.environ.get("FORNADA_TEST_CACHE") or Path(sys.prefix) / "test-cache")
+
+def _beside_uv_s() -> Path:
+    """Where a home may not be written to, beside the packages of the environment that runs the tests."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (home if os.access(home, os.W_OK) else Path(sys.prefix)) / "fornada-tests"
+
+
+CACHE = Path(os.environ.get("FORNADA_TEST_CACHE") or _beside_uv_s())
+KEPT_S = 30 * 24 * 3600
 UV = Path(sys.prefix) / "bin" / "uv"
 MIRROR = Path(os.environ.get("FORNADA_MIRROR") or Path(__file__).parents[3] / "shared" / "models")
 """Files that come from no package are taken from here alone: a test run doesn't depend on their upstream's mood."""
@@ -117,8 +127,20 @@ def made(name: str, make: Callable[[Path], None]) -> Path:
             # An environment can't be moved: it is made where it stays, and a mark says that it is whole.
             remove(target)
             make(target)
-            whole.touch()
+            forget_old()
+        whole.touch()  # also for who is there: it was asked for now
     return target
+
+
+def forget_old() -> None:
+    """Removes what nobody asked for in a month, but for what is being made."""
+    for whole in CACHE.glob(".*.whole"):
+        name = whole.name[1 : -len(".whole")]
+        with open(CACHE / f".{name}.lock", "w") as lock, contextlib.suppress(OSError):
+            if time.time() - whole.stat().st_mtime > KEPT_S:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                whole.unlink()
+                remove(CACHE / name)
 
 
 def remove(path: Path) -> None:
