@@ -154,6 +154,8 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     """What the path or the query can't be."""
     queued: bool = False
     """The query asks for a job."""
+    rejects_busy: bool = False
+    """The query asks for a refusal rather than a wait."""
 
 
 @dataclass(frozen=True, slots=True)

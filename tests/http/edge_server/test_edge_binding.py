@@ -189,6 +189,16 @@ def test_a_stream_of_bytes_is_the_one_binary_input_and_the_others_stand_in_the_q
     assert response.json()["echo"] == {"language": "en", "vad_filter": True}
 
 
+@pytest.mark.parametrize("model", ["@test/hear", "@test/a"])
+@pytest.mark.parametrize(("option", "rejects"), [("rejectIfBusy=true", True), ("rejectIfBusy=false", False), ("queueRequest=false", False)])
+def test_a_stream_that_is_not_to_wait_says_so_in_the_query(edge: Served, model: str, option: str, *, rejects: bool):
+    edge.catalog.add("@test/hear", task="automatic-speech-recognition")
+    headers = wrapped(f"{RUN}&userInputs=%7B%7D&{option}", cf_consn_model_id=model, content_type="audio/mpeg")
+    body = b"\xff\xfbsound" if model == "@test/hear" else b'{"a":1}'
+    assert edge.fetch("POST", "/", body, headers=headers, chunked=True).status == 200
+    assert edge.inference.last.request.reject_if_busy is rejects
+
+
 def test_a_form_is_its_fields(edge: Served):
     form = b'--x\r\nContent-Disposition: form-data; name="prompt"\r\n\r\nhello\r\n--x--\r\n'
     headers = wrapped(f"{RUN}&userInputs=%7B%7D", content_type="multipart/form-data; boundary=x")

@@ -199,14 +199,14 @@ def test_the_listening_socket_stays_open_for_who_has_a_copy(two: Two):
         accepted.close()
 
 
-def test_a_conversation_goes_on_until_another_one_serves_and_is_then_ended_with_1001(two: Two):
+def test_a_conversation_goes_on_until_another_one_serves_and_is_then_ended_with_1012(two: Two):
     two.old.inference.behaviour = lambda submitted: submitted.sink.listens(0)  # type: ignore[attr-defined]
     with WebSocket(two.old.address, A) as talk, WebSocket(two.old.address, A) as other:
         two.withdraw()
         talk.send("still there?")
         until(lambda: two.old.inference.requests[0].said == [(TEXT, b"still there?")])
         leaving = two.leave()
-        assert (talk.end().code, other.end().code) == (1001, 1001)
+        assert (talk.end().code, other.end().code) == (1012, 1012)
         leaving.result(bound(10))
     assert two.given == []
     assert all(submitted.left for submitted in two.old.inference.requests)

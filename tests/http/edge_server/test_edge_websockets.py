@@ -142,6 +142,33 @@ def test_a_handshake_that_is_none_is_refused(edge: Served, change: dict[str, str
     assert edge.inference.requests == []
 
 
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [("chat", "chat"), ("token, abc.DEF-123", "token"), (" , ,b ", "b"), ("no token, c", "c"), ("", None), ("(,)", None)],
+)
+def test_who_offers_subprotocols_gets_the_first_of_them_and_nobody_else_gets_one(listening: Served, offered: str, chosen: str | None):
+    with talk(listening, **{"Sec-WebSocket-Protocol": offered}) as socket:
+        assert socket.headers.get("sec-websocket-protocol") == chosen
+    with talk(listening) as socket:
+        assert "sec-websocket-protocol" not in socket.headers
+
+
+def test_offers_on_two_lines_are_one_list(listening: Served):
+    lines = {"Host": "localhost", **UPGRADE, "Sec-WebSocket-Key": KEY}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "Sec-WebSocket-Protocol: a\r\nsec-websocket-protocol: b\r\n"
+    with Connection(listening.address) as connection:
+        connection.send(f"GET {TARGET} HTTP/1.1\r\n{head}\r\n".encode())
+        assert connection.read_head().headers["sec-websocket-protocol"] == "a"
+
+
+def test_what_a_worker_was_offered_by_its_own_caller_is_not_offered_to_the_node(listening: Served):
+    url = "https://workers-binding.ai/run?version=3&body=" + quote('{"inputs":{},"options":{"websocket":true}}')
+    inner = {"Sec-WebSocket-Protocol": "theirs", "Sec-WebSocket-Key": "dGhlaXJzdGhlaXJzdGhlaQ==", "Sec-WebSocket-Version": "8"}
+    headers = {"MF-Binding": "AI", "MF-URL": url, "MF-Header-cf-consn-model-id": "@test/a"}
+    with WebSocket(listening.address, "/", headers | {f"MF-Header-{name}": value for name, value in inner.items()}) as socket:
+        assert "sec-websocket-protocol" not in socket.headers
+
+
 def test_elsewhere_the_wish_counts_for_nothing(edge: Served):
     for method, target, status in (("GET", "/health/live", 200), ("POST", TARGET, 200), ("GET", "/v1/models", 200)):
         body = b"{}" if method == "POST" else None

@@ -12,6 +12,7 @@ import base64
 import binascii
 import enum
 import hashlib
+import re
 from collections import deque
 from time import monotonic
 
@@ -42,10 +43,11 @@ IDLE_S = 300.0
 """Without a message either way it is over."""
 CLOSE_S = 5.0
 """For the other side's Close."""
-NORMAL, GOING_AWAY, POLICY, TOO_BIG, FAILED = 1000, 1001, 1008, 1009, 1011
+NORMAL, GOING_AWAY, POLICY, TOO_BIG, FAILED, RESTART = 1000, 1001, 1008, 1009, 1011, 1012
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """RFC 6455, 1.3."""
 _KEY_BYTES = 16
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class State(enum.Enum):
@@ -235,6 +237,8 @@ class Conversation(asyncio.Protocol):
         self._state = State.OPEN
         self._spoke = self.shared.now
         lines = b"upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: %b\r\n" % (accepted(self.facts) or b"")
+        if chosen := subprotocol(self.facts):
+            lines += b"sec-websocket-protocol: %b\r\n" % chosen
         self._transport.write(self.shared.lines.of(SWITCHING) + lines + self._ids() + b"\r\n")
 
     def listens(self, taken: int) -> None:
@@ -296,7 +300,7 @@ class Conversation(asyncio.Protocol):
         if self._state is State.OPENING:
             self.fail(Unavailable("the node is being upgraded", retry_after_s=1))
         else:
-            self.close(GOING_AWAY, "the node is being upgraded")
+            self.close(RESTART, "the node is being upgraded")
 
     def forget(self) -> None:
         """Keys have changed."""
@@ -396,6 +400,13 @@ def conversation(shared: Shared, transport: asyncio.Transport, facts: Facts, met
         return None
     target = shared.talks.find(origin_form(facts.target or url))
     return Conversation(shared, transport, facts, target) if target is not None else None
+
+
+def subprotocol(facts: Facts) -> bytes:
+    """The first that the caller offers; empty where it offers none. None of them means anything here, but a browser that has offered some
+    gives a handshake up that chooses none (WHATWG, WebSockets, 2.1)."""
+    offered = b",".join(value for name, value in facts.fields if name.lower() == b"sec-websocket-protocol").split(b",")
+    return next((name for each in offered if _TOKEN.fullmatch(name := each.strip())), b"")
 
 
 def accepted(facts: Facts) -> bytes | None:

@@ -32,6 +32,10 @@ _NOT_THE_WORKER_S = CREDENTIALS | frozenset(
         b"trailer",
         b"expect",
         b"upgrade",
+        b"sec-websocket-key",
+        b"sec-websocket-version",
+        b"sec-websocket-protocol",
+        b"sec-websocket-extensions",
     )
 )
 """What of the connection, and of who may come in, is said by the outer request alone: a Worker passes on what its own callers send."""

@@ -135,7 +135,8 @@ def _unwrapped(exchange: Exchange) -> BareExchange:
             reference=target.reference,
             query=inputs,
             shown_query=quoted(inputs) if inputs else "",
-            queued=query.get("queueRequest", "").lower() == "true",
+            queued=_is_true(query, "queueRequest"),
+            rejects_busy=_is_true(query, "rejectIfBusy"),
         )
         return BareExchange(exchange, meant)
     fields = fields_of(exchange.body().strip() or b"{}")
@@ -151,6 +152,11 @@ def _unwrapped(exchange: Exchange) -> BareExchange:
         queued=(options or {}).get("queueRequest") in (True, "true"),
     )
     return BareExchange(exchange, meant, _with_options(inputs_text, options or {}))
+
+
+def _is_true(query: Mapping[str, str], option: str) -> bool:
+    """Options stand in the query where the body is a stream."""
+    return query.get(option, "").lower() == "true"
 
 
 def _with_options(inputs: bytes, options: Mapping[str, Any]) -> bytes:

@@ -122,7 +122,9 @@ class RunDoor:
                 fields = fields_of(body)
                 if "options" not in fields:
                     stream = "stream" in fields and is_true(fields["stream"])
-                    self._invoker.run(exchange, RunSink(exchange, stream), resolved, account, (body,), stream=stream)
+                    self._invoker.run(
+                        exchange, RunSink(exchange, stream), resolved, account, (body,), stream=stream, reject_if_busy=target.rejects_busy
+                    )
                     return
                 pieces = (body,)
             if contract.openai_family and self._responded(exchange, joined(pieces), target.name, resolved, contract, account):
@@ -133,6 +135,8 @@ class RunDoor:
             except QueueWanted:
                 self._queue.takes(exchange, joined(pieces), resolved, account, target.name, queued=True)
                 return
+            if target.rejects_busy:
+                given = given._replace(reject_if_busy=True)
             self._run(exchange, resolved, contract, account, given, target.name)
         except FornadaError as error:
             exchange.fail(error)
