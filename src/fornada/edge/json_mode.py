@@ -35,6 +35,13 @@ class JsonMode:
             raise _unmet(why) from None
         return self.checked(value)
 
+    def check_completion(self, completion: Mapping[str, Any]) -> None:
+        """The answers of a chat.completion that came to their end by themselves. Raises JsonModeUnmet."""
+        for choice in completion.get("choices") or ():
+            message = choice.get("message") or {}
+            if choice.get("finish_reason") == "stop" and not message.get("tool_calls") and not message.get("refusal"):
+                self.value(message.get("content") or "", "stop")
+
     def checked(self, value: Any) -> Any:
         """`value`, which a model answered as such. Raises JsonModeUnmet."""
         try:
@@ -55,6 +62,14 @@ def json_mode(given: Mapping[str, Any]) -> JsonMode | None:
     # Some clients give json_object a schema.
     wanted = format.get("json_schema", format.get("schema"))
     return JsonMode(bare(wanted) if isinstance(wanted, dict) else {"type": "object"} if kind == "json_object" else {})
+
+
+def promised(given: Mapping[str, Any]) -> JsonMode | None:
+    """The schema that a whole chat.completion is checked by: OpenAI's callers read its text without looking, unless they say that it isn't
+    `strict`. JSON without a schema is as good as the model is."""
+    format = given.get("response_format")
+    wanted = format.get("json_schema") if isinstance(format, dict) and format.get("type") == "json_schema" else None
+    return JsonMode(bare(wanted)) if isinstance(wanted, dict) and wanted.get("strict") is not False else None
 
 
 def bare(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -155,10 +155,15 @@ class NativeStream:
 # ---- OpenAI: chat --------------------------------------------------------------------------------------------------------------
 
 
-def chat_completion(body: bytes | memoryview, identity: Identity, *, usage: Mapping[str, Any] | None = None) -> bytes:
-    """A `chat.completion`. `usage` is the AnswerHead's, for answers that hold none. Raises ModelRaised as ChatStream.item does."""
+def chat_completion(
+    body: bytes | memoryview, identity: Identity, *, usage: Mapping[str, Any] | None = None, json_mode: JsonMode | None = None
+) -> bytes:
+    """A `chat.completion`. `usage` is the AnswerHead's, for answers that hold none. Raises ModelRaised as ChatStream.item does, and
+    JsonModeUnmet."""
     value = decoded(body)
     if _object(value) == CHAT:
+        if json_mode:
+            json_mode.check_completion(value)
         value["model"] = identity.model
         value.setdefault("usage", usage_of(usage or {}))
         return msgspec.json.encode(value)

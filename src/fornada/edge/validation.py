@@ -101,12 +101,14 @@ class Shared:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._validator: jsonschema_rs.Validator | None = None
+        self._explainable = False
 
     def check(self, value: object) -> None:
         """As Contract.check."""
         if self._validator is None:
             self._validator = compiled(self.schema)
-        _check(value, self._validator, self.schema, explainable=True)
+            self._explainable = measure(self.schema).explainable
+        _check(value, self._validator, self.schema, explainable=self._explainable)
 
 
 class Contracts:

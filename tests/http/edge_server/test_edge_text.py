@@ -361,25 +361,6 @@ def test_what_a_model_counted_while_it_streamed_is_told_at_the_end(edge: Served)
     assert chat(edge, **ASK).json()["usage"] == USAGE
 
 
-def test_json_mode_answers_the_value(edge: Served):
-    wanted: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": {"type": "object"}}}
-    edge.inference.behaviour = answer(completion('{"name":"India"}'))
-    assert edge.run({**ASK, **wanted}, model=MODEL).result["response"] == {"name": "India"}
-    assert edge.run({**ASK, "guided_json": {"type": "object"}}, model=MODEL).result["response"] == {"name": "India"}
-    assert edge.run(ASK, model=MODEL).result["response"] == '{"name":"India"}'
-    assert chat(edge, **ASK, **wanted).json()["choices"][0]["message"]["content"] == '{"name":"India"}'
-    edge.inference.behaviour = answer(completion('{"name":"In', "length"))
-    response = edge.run({**ASK, **wanted}, model=MODEL)
-    assert (response.status, response.code) == (400, 5024) and "max_tokens" in response.message
-    edge.inference.behaviour = answer(b'{"response":"[1,2]","mine":1}', usage={"input_tokens": 3, "output_tokens": 2})
-    response = edge.run({**ASK, **wanted}, model=MODEL)
-    assert (response.status, response.code) == (400, 5024) and "schema" in response.message
-    assert edge.run({**ASK, "guided_json": {"type": "array"}}, model=MODEL).result == {"response": [1, 2], "mine": 1, "usage": USAGE}
-    edge.inference.behaviour = answer(b'{"response":"a text","usage":{"mine":1}}')
-    assert edge.run(ASK, model=MODEL).result == {"response": "a text", "usage": {"mine": 1}}
-    assert edge.run({**ASK, **wanted}, model=MODEL).code == 5024
-
-
 def test_prompt_and_messages_exclude_each_other(edge: Served):
     for payload, word in (({**ASK, "prompt": "x"}, "mutually exclusive"), ({}, "prompt"), ({"prompt": ""}, "prompt")):
         response = edge.run(payload, model=MODEL)

@@ -8,6 +8,7 @@ from fornada.edge.dialects.openai.text_request import TextRequest, read_chat, re
 from fornada.edge.finetuned import Tuner
 from fornada.edge.invoke import Invoker
 from fornada.edge.json_bodies import fields_of
+from fornada.edge.json_mode import JsonMode
 from fornada.edge.text_generation import ChatStream, Identity, TextStream, chat_completion, identity, text_completion
 from fornada.edge.text_other import NoObject
 from fornada.edge.text_sink import Form, TextSink
@@ -41,7 +42,7 @@ class ChatDoor(TextDoor):
         name = model_of(fields)
         resolved, contract = self.model(exchange, name, account)
         asked = read_chat(fields, contract)
-        form = ChatForm(identity("chatcmpl", exchange.trace_id, self._clock.wall(), name), asked.include_usage)
+        form = ChatForm(identity("chatcmpl", exchange.trace_id, self._clock.wall(), name), asked.include_usage, asked.json_mode)
         self.run(exchange, form, asked, resolved, account)
 
 
@@ -62,14 +63,15 @@ class CompletionsDoor(TextDoor):
 class ChatForm:
     """A chat.completion and its chunks, without an envelope."""
 
-    __slots__ = ("_include_usage", "identity")
+    __slots__ = ("_include_usage", "_json_mode", "identity")
 
-    def __init__(self, identity: Identity, include_usage: bool) -> None:
+    def __init__(self, identity: Identity, include_usage: bool, json_mode: JsonMode | None = None) -> None:
         self.identity = identity
         self._include_usage = include_usage
+        self._json_mode = json_mode
 
     def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
-        return _told_nonfinite(chat_completion(body, self.identity, usage=head.usage), head)
+        return _told_nonfinite(chat_completion(body, self.identity, usage=head.usage, json_mode=self._json_mode), head)
 
     def events(self) -> ChatStream:
         return ChatStream(self.identity, include_usage=self._include_usage)

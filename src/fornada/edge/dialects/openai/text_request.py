@@ -15,6 +15,7 @@ import msgspec
 
 from fornada.core.errors import BadRequest
 from fornada.edge.json_bodies import Fields, encode, is_true, value_of
+from fornada.edge.json_mode import JsonMode, promised
 from fornada.edge.platform_options import NO_OPTIONS, read_options
 from fornada.edge.text_messages import made_plain
 from fornada.edge.text_schemas import CHAT_IN, COMPLETION_IN
@@ -37,6 +38,8 @@ class TextRequest(NamedTuple):
     reject_if_busy: bool
     tuned: bool = False
     """It names a fine-tune (`lora`)."""
+    json_mode: JsonMode | None = None
+    """What a whole answer to a conversation is checked by."""
 
 
 def read_chat(fields: Fields, contract: Contract) -> TextRequest:
@@ -49,7 +52,7 @@ def read_chat(fields: Fields, contract: Contract) -> TextRequest:
     _rules(contract, _CHAT).check(values)
     if contract.drop_nulls and made_plain(values["messages"]):
         fields["messages"] = msgspec.Raw(msgspec.json.encode(values["messages"]))
-    return _request(fields, values, options, contract)
+    return _request(fields, values, options, contract)._replace(json_mode=promised(values))
 
 
 def read_text(fields: Fields, contract: Contract, engine: str) -> TextRequest:

@@ -25,7 +25,7 @@ def text_sink(exchange: Exchange, contract: Contract, identity: Identity, given:
     elif given.prompted:
         form = OpenaiTextForm(identity, given.stream)
     else:
-        form = OpenaiForm(identity, given.stream)
+        form = OpenaiForm(identity, given.stream, given.json_mode)
     return TextSink(exchange, form, stream=given.stream)
 
 
@@ -56,14 +56,16 @@ class NativeForm:
 class OpenaiForm:
     """A chat.completion, in the envelope."""
 
-    __slots__ = ("_stream", "identity")
+    __slots__ = ("_json_mode", "_stream", "identity")
 
-    def __init__(self, identity: Identity, stream: bool) -> None:
+    def __init__(self, identity: Identity, stream: bool, json_mode: JsonMode | None = None) -> None:
         self.identity = identity
         self._stream = stream
+        self._json_mode = json_mode
 
     def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
-        return OPEN, chat_completion(body, self.identity, usage=head.usage), CLOSE_NONFINITE if head.nonfinite else CLOSE
+        result = chat_completion(body, self.identity, usage=head.usage, json_mode=self._json_mode)
+        return OPEN, result, CLOSE_NONFINITE if head.nonfinite else CLOSE
 
     def events(self) -> ChatStream:
         return ChatStream(self.identity, include_usage=True)
