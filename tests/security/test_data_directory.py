@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import random
 import shutil
@@ -157,6 +158,33 @@ def test_a_disk_that_is_full_at_the_start_is_named_or_served_from(new_node: Star
     ballast.unlink()
     node.act("@test/small", "reset")
     assert node.ask("@test/small", {}) == {"ok": True}
+    assert node.stop() == 0
+
+
+def test_a_full_disk_keeps_no_key_alive(new_node: StartNode):
+    node = small_disk(new_node, "48m")
+    inside = ["nsenter", "--target", str(node.process.pid), "--mount", "--", str(FORNADA), "keys"]
+
+    def keys(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [*inside, *arguments, "--data-dir", str(node.data_dir), "--json"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=bound(30), env=node_environ(), check=False)
+
+    made = [json.loads(keys("create", "--account", "local", "--role", "user").stdout) for _ in range(2)]
+    bearers = [{"authorization": f"Bearer {each['key']}"} for each in made]
+    until(lambda: node.fetch("GET", "/v1/models").status == 401, within_s=5, what="open no longer")
+    for _ in range(2):
+        fill(node.files / "scratch" / "ballast", 64 * MIB)
+        assert free_bytes(node) == 0
+        until(lambda: node.fetch("GET", "/v1/models", headers=bearers[-1]).status == 200, within_s=5, what="it serves")
+        ended = keys("revoke", made.pop()["id"])
+        assert ended.returncode == 0, ended.stderr
+        last = bearers.pop()
+        until(lambda: node.fetch("GET", "/v1/models", headers=last).status == 401, within_s=5, what="shut out")  # noqa: B023
+        (node.files / "scratch" / "ballast").unlink()
+        audit = (node.files / "logs" / "audit.log").read_text()
+        assert audit.count("revokeKey") == 2 - len(made)
+        keys("list")
+        assert (node.files / "reserve").stat().st_size > 0, "for the next time"
     assert node.stop() == 0
 
 

@@ -11,6 +11,7 @@ import msgspec
 from fornada.app.config import ConfigError, is_loopback
 from fornada.app.data_directory import STORE, DataDirectoryRefused, locked
 from fornada.app.owner import as_its_owner
+from fornada.app.reserve import keep, spend
 from fornada.core.errors import Conflict
 from fornada.core.keys import KeysPort, without_keys
 from fornada.core.settings import Settings
@@ -23,8 +24,9 @@ from fornada.telemetry.times import rfc3339
 
 
 @contextlib.contextmanager
-def keys_of(folder: Path) -> Iterator[KeysPort]:
-    """The keys, to be read and changed; the directory is made where there is none. Raises Conflict with one line, DiskFull."""
+def keys_of(folder: Path, *, ending: bool = False) -> Iterator[KeysPort]:
+    """The keys, to be read and changed; the directory is made where there is none. `ending`: one of them, for which there is room even
+    on a full disk. Raises Conflict with one line, DiskFull."""
     folder = whole_path(folder)
     path = folder / STORE
     try:
@@ -33,6 +35,9 @@ def keys_of(folder: Path) -> Iterator[KeysPort]:
             if not path.exists() or foreign_schema(path):
                 # It is to be made, or to be made this release's: that must not happen under a node.
                 stack.enter_context(locked(folder))
+            if ending:
+                spend(folder)
+            stack.callback(keep, folder)
             store = SqliteStore(path)
             stack.callback(store.close)
             yield store

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fornada
-from fornada.app import ready
+from fornada.app import ready, reserve
 from fornada.app.config import is_loopback
 from fornada.app.data_directory import NODE_JSON, STORE, USAGE
 from fornada.app.node_file import NodeFile
@@ -112,6 +112,7 @@ class Node:
         )
         self._telemetry.metrics.isolation.read = lambda: [((keeper.isolation,), 1)]
         self._store = SqliteStore(data_dir / STORE)
+        reserve.keep(data_dir)
         self._provision = Provisioner(
             data_dir=data_dir,
             keeper=keeper,

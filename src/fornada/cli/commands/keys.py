@@ -135,7 +135,7 @@ def revoke(id: str, data_dir: Path | None, as_json: bool) -> None:
     from fornada.core.keys import id_of
 
     wanted = id_of(id)
-    with _keys(data_dir) as (port, folder):
+    with _keys(data_dir, ending=True) as (port, folder):
         key = port.revoke_key(wanted, now=time.time())
         if key is not None:
             _note(folder, "revokeKey", key=key.id, account=key.account)
@@ -173,8 +173,8 @@ def forget(yes: bool, data_dir: Path | None, as_json: bool) -> None:
 
 
 @contextmanager
-def _keys(named: Path | None, *, make: bool = False) -> "Iterator[tuple[KeysPort, Path]]":
-    """The keys of the data directory that is meant. `make`: it may be one that isn't there yet."""
+def _keys(named: Path | None, *, make: bool = False, ending: bool = False) -> "Iterator[tuple[KeysPort, Path]]":
+    """The keys of the data directory that is meant. `make`: it may be one that isn't there yet; `ending`: as in keys_of."""
     from fornada.app.keys import keys_of
     from fornada.core.errors import FornadaError
 
@@ -182,7 +182,7 @@ def _keys(named: Path | None, *, make: bool = False) -> "Iterator[tuple[KeysPort
     if not make and not (folder / "store.sqlite").exists():
         raise CommandFailed(f"there are no keys in {folder}: no node has used it yet; --data-dir names the data directory of a node")
     try:
-        with keys_of(folder) as port:
+        with keys_of(folder, ending=ending) as port:
             yield port, folder
     except FornadaError as error:
         raise CommandFailed(error.message) from None
