@@ -2,15 +2,17 @@
 
     row ─► folder, file by file ─► complete          row removed ─► folder removed
 
-The row comes first and goes first: what a kill leaves is a folder that belongs to nothing, which a start removes once it is a week old.
+The row comes first and goes first: what a kill leaves is a folder that belongs to nothing, which is removed once it is a week old, and a part
+of an upload, after an hour.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import msgspec
 
-from fornada.core.errors import BadRequest, FinetuneIncomplete, TooLarge, TooManyFinetunes, UnknownFinetune
+from fornada.core.errors import BadRequest, FinetuneIncomplete, FornadaError, TooLarge, TooManyFinetunes, UnknownFinetune
 from fornada.core.finetunes import (
     CONFIG,
     LONGEST_DESCRIPTION,
@@ -26,6 +28,9 @@ from fornada.core.names import AccountId, ModelName
 from fornada.core.ports import Clock, EventLog
 from fornada.core.resources import parse_size
 from fornada.core.settings import FinetuneSettings
+
+SWEEP_S = 3600.0
+"""How often what a kill left is looked for: the start that follows at once can't tell it from what another control plane writes."""
 
 
 class Finetunes:
@@ -48,6 +53,7 @@ class Finetunes:
         self._settings = settings
         self._new_id = new_id
         self._sweeping: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()
 
     @property
     def most_bytes(self) -> int:
@@ -78,7 +84,11 @@ class Finetunes:
         if len(data) > self.most_bytes:
             raise TooLarge(f"'{file[:64]}' is larger than {self._settings.max_file}, the most that [finetunes] max_file allows")
         check_file(file, data, most_rank=self._settings.max_rank)
-        await self._files.keep(found, file, data)
+        try:
+            await self._files.keep(found, file, data)
+        except FileNotFoundError:  # the folder went under it
+            if self._store.finetune(id) is not None:
+                raise
         if self._store.finetune(id) is None:  # deleted meanwhile
             await self._files.drop(found)
             raise _unknown(id)
@@ -106,12 +116,21 @@ class Finetunes:
         return self._complete(next((each for each in found if self._files.complete(each)), found[0]))
 
     def start(self) -> None:
-        """Removes what a kill left, in the background."""
-        self._sweeping = asyncio.create_task(self._sweep(), name="sweep fine-tunes")
+        """Removes what a kill left, in the background, from now on."""
+        self._sweeping = asyncio.create_task(self._sweep_on(), name="sweep fine-tunes")
 
     async def close(self) -> None:
+        self._closed.set()
         if self._sweeping is not None:
             await asyncio.wait({self._sweeping})
+
+    async def _sweep_on(self) -> None:
+        while True:
+            with contextlib.suppress(FornadaError, OSError):  # the next time it may be possible
+                await self._sweep()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), SWEEP_S)
+                return
 
     async def _sweep(self) -> None:
         folders = await self._files.folders()

@@ -1,5 +1,6 @@
 """Fine-tunes: whose they are, which of a name is meant, what a file must be, and what a death leaves of them."""
 
+import asyncio
 import itertools
 import os
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fornada.control.finetunes import Finetunes
+from fornada.control.finetunes import SWEEP_S, Finetunes
 from fornada.core.errors import BadRequest, DiskFull, FinetuneIncomplete, TooLarge, TooManyFinetunes, UnknownFinetune
 from fornada.core.finetunes import CONFIG, WEIGHTS, Finetune, base_folder, check_file
 from fornada.core.names import LOCAL_ACCOUNT, AccountId, ModelName
@@ -18,8 +19,9 @@ from fornada.core.settings import FinetuneSettings
 from fornada.node.provision.adapters import Adapters
 from fornada.node.provision.disk import Disk
 from fornada.store.sqlite import SqliteStore
+from tests.bounds import count
 from tests.harness.adapters import config, weights
-from tests.loops.virtual import VirtualClock
+from tests.loops.virtual import VirtualClock, virtual
 from tests.unit.edge.fake_finetunes import Silent
 
 MODEL = ModelName("@test/chat")
@@ -154,6 +156,37 @@ async def test_what_a_kill_left_is_removed_by_a_start_a_week_later(make: Make, t
     assert begun.exists(), "an upload of the other control plane may be under way"
     assert not forgotten.exists()
     assert finetunes.find(LOCAL_ACCOUNT, kept.id)
+
+
+async def test_whoever_deletes_one_under_its_uploads_wins(make: Make, tmp_path: Path):
+    finetunes = make()
+    data = weights(width=1 << 14)
+    for _ in range(count(10, long=100)):
+        made = create(finetunes)
+        await finetunes.upload(made.id, LOCAL_ACCOUNT, file=CONFIG, data=config())
+        uploads = [finetunes.upload(made.id, LOCAL_ACCOUNT, file=file, data=data) for file in (WEIGHTS, WEIGHTS, WEIGHTS)]
+        *ends, removed = await asyncio.gather(*uploads, finetunes.remove(made.id, LOCAL_ACCOUNT), return_exceptions=True)
+        assert removed is None
+        assert {type(end) for end in ends} <= {Finetune, UnknownFinetune}, ends
+        assert not list((tmp_path / "finetunes" / base_folder(MODEL)).iterdir())
+
+
+@virtual
+async def test_what_a_kill_left_goes_without_another_start(make: Make, tmp_path: Path):
+    finetunes = make()
+    made = create(finetunes)
+    await fill(finetunes, made)
+    left = tmp_path / "finetunes" / base_folder(MODEL) / made.id / ".tmp-adapter_model.safetensors-00000000"
+    left.write_bytes(b"half of it")
+    finetunes.start()
+    await asyncio.sleep(3 * SWEEP_S)
+    assert left.exists(), "by the disk's clock it is new"
+    hours_ago = time.time() - 2 * 3600
+    os.utime(left, (hours_ago, hours_ago))
+    await asyncio.sleep(SWEEP_S)
+    assert not left.exists()
+    await finetunes.close()
+    assert finetunes.find(LOCAL_ACCOUNT, made.id)
 
 
 BAD = [
