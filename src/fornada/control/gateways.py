@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from fornada.core.errors import Conflict, FornadaError, RateLimited, UnknownGateway, UnknownLog
+from fornada.core.errors import Conflict, DiskFull, FornadaError, RateLimited, UnknownGateway, UnknownLog
 from fornada.core.gateway import (
     DEFAULT_GATEWAY,
     MOST_GATEWAYS,
@@ -283,19 +283,23 @@ class Gateways:
         self._flush()
 
     def _flush(self) -> None:
-        if not self._waiting:
-            return
         waiting, self._waiting = self._waiting, []
-        try:
-            for account in {log.account for log, _ in waiting}:
-                self._write(account, [entry for entry in waiting if entry[0].account == account])
-        except FornadaError as error:
-            self._log.warning("gateway.logs_waiting", logs=len(waiting), reason=error.message)
-            self._waiting = waiting  # those that were written have the same ids when they are written again
+        refusals: list[FornadaError] = []
+        for account in dict.fromkeys(log.account for log, _ in waiting):
+            entries = [entry for entry in waiting if entry[0].account == account]
+            try:
+                if all(isinstance(refusal, DiskFull) for refusal in refusals):  # what is little may fit; of a locked store each would wait
+                    self._write(account, entries)
+                    continue
+            except FornadaError as error:
+                refusals.append(error)
+                self._sizes.pop(account, None)  # what of it is there is counted once it is written again, under the same ids
+            self._waiting += entries
+        self._waiting_bytes = sum(log_size(*entry) for entry in self._waiting)
+        if refusals:
+            self._log.warning("gateway.logs_waiting", logs=len(self._waiting), reason=refusals[0].message)
             if self._flushing is None:
                 self._flushing = asyncio.get_running_loop().call_later(AGAIN_S, self._flush_due)
-            return
-        self._waiting_bytes = 0
 
     def _write(self, account: AccountId, entries: list[tuple[Log, Payload]]) -> None:
         sizes = self._sizes.pop(account, None)

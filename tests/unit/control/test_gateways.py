@@ -218,6 +218,37 @@ async def test_a_full_disk_costs_no_request_and_what_waits_is_written_when_there
 
 
 @virtual
+async def test_logs_that_do_not_fit_cost_another_account_none(make: Make):
+    desk = make()
+    desk.gateways.update(ACCOUNT, G, GatewaySettings(log_management=5))
+    full, puts = [True], desk.store.put_logs
+
+    class Full:
+        """The store, on a disk that has room for one account's logs alone."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(desk.store, name)
+
+        def put_logs(self, logs: list[tuple[Log, Payload]]) -> None:
+            if full[0] and logs[0][0].account == OTHER:
+                raise DiskFull("no space left")
+            puts(logs)
+
+    gateways = Gateways(store=Full(), clock=desk.clock, log=desk.told, settings=GatewaysSettings(), new_id=str)  # type: ignore[arg-type]
+    gateways.record(gateways.gateway(OTHER, DEFAULT_GATEWAY), log(100, account=OTHER, gateway=DEFAULT_GATEWAY), Payload())
+    for number in range(5):
+        gateways.record(gateways.gateway(ACCOUNT, G), log(number), Payload())
+    await asyncio.sleep(3 * AGAIN_S)
+    assert await desk.ids() == [f"log-{number}" for number in range(5)], "written, and counted once"
+    gateways.record(gateways.gateway(ACCOUNT, G), log(5), Payload())
+    full[0] = False
+    await asyncio.sleep(AGAIN_S)
+    assert await desk.ids() == [f"log-{number}" for number in range(1, 6)]
+    assert await desk.ids(OTHER, DEFAULT_GATEWAY) == ["log-100"]
+    gateways.close()
+
+
+@virtual
 async def test_a_gateway_keeps_as_many_logs_as_it_says(make: Make):
     desk = make()
     desk.gateways.update(ACCOUNT, G, GatewaySettings(log_management=5))
