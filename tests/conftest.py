@@ -10,7 +10,7 @@ from fornada.keeper.cgroups import place, tree
 from tests.bounds import LONG, SCALE, bound
 from tests.harness import alone, second_try
 
-TEST_TIMEOUT_S = 120  # the same as `timeout` in pyproject.toml, which can't be scaled
+TEST_TIMEOUT_S = 300  # the same as `timeout` in pyproject.toml, which can't be scaled
 
 # No deadline for one example: a loaded machine would fail tests that have nothing to do with time.
 hypothesis.settings.register_profile("usual", deadline=None, derandomize=True, max_examples=60)
