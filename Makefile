@@ -10,7 +10,7 @@ UV      := $(BIN)/uv
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 /usr/bin/python3)
 # The same order on every run, so that a red test is red again; SEED=other (or `make test-long`) shuffles.
 SEED    ?= 8250
-# Test processes side by side: one for each processor, four at most. WORKERS=0: none but this one.
+# Test processes side by side: one more than processors, four at most. WORKERS=0: none but this one.
 WORKERS ?= auto
 
 # Somebody's activated environment must not decide where packages go.

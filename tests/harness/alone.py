@@ -14,6 +14,8 @@ from xdist.workermanage import WorkerController
 
 MOST = 4
 """More don't help: the tests that run alone take the same time, and each process has a node and loaded models of its own."""
+BEYOND = 1
+"""More processes than processors: nearly half of the time a test waits for something to start, to end or to be over."""
 ALONE = "alone"
 LIST = "tests_alone"
 """The file in which a test process tells the scheduler which tests are marked."""
@@ -66,7 +68,7 @@ class FilesThenAlone(LoadScopeScheduling):
 
 def pytest_xdist_auto_num_workers() -> int:
     """`-n auto`."""
-    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or min(MOST, len(os.sched_getaffinity(0))))
+    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or min(MOST, len(os.sched_getaffinity(0)) + BEYOND))
 
 
 def pytest_configure_node(node: WorkerController) -> None:

@@ -127,8 +127,8 @@ def test_a_process_that_dies_fails_its_test_and_no_other(tmp_path: Path, which: 
     assert all(line.ended <= first for line in lines if "alone" not in line.name and line.name != "end")
 
 
-def test_no_more_processes_than_processors_and_than_four(monkeypatch: pytest.MonkeyPatch):
+def test_one_process_more_than_processors_and_no_more_than_four(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
-    assert pytest_xdist_auto_num_workers() == min(4, len(os.sched_getaffinity(0)))
+    assert pytest_xdist_auto_num_workers() == min(4, len(os.sched_getaffinity(0)) + 1)
     monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "7")
     assert pytest_xdist_auto_num_workers() == 7
