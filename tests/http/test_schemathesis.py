@@ -18,7 +18,7 @@ from tests.models.environments import environment_or_skip
 pytestmark = [pytest.mark.packages, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 HERE = Path(__file__).parent / "fuzzing"
-EXAMPLES = count(4, long=100)
+EXAMPLES = count(2, long=100)
 """Requests for each operation that its schema allows, and as many that it doesn't."""
 
 
