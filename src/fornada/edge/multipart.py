@@ -1,5 +1,6 @@
 """multipart/form-data: the fields of a form, out of a body that is in memory already."""
 
+import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 MOST_FIELDS = 100
+# What the parser says of a broken form would go to the node's stderr, with the caller's bytes in it, a line for each: the caller is told.
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
+logging.getLogger("python_multipart").propagate = False
 
 
 class Field(NamedTuple):

@@ -1,9 +1,13 @@
 """Forms: what is a field of them, and that a large file isn't copied."""
 
+import subprocess
+import sys
+
 import pytest
 
 from fornada.core.errors import BadRequest
 from fornada.edge.multipart import read_multipart, read_parts, read_views
+from tests.bounds import bound
 from tests.harness.adapters import form
 
 
@@ -33,3 +37,20 @@ def test_what_is_no_form_is_refused():
     for wrong, type in ((body[:-5], kind), (body, "multipart/form-data"), (body.replace(b'"file_name"', b'"file"'), kind), (b"", kind)):
         with pytest.raises(BadRequest):
             read_views(wrong, type)
+
+
+BROKEN = """
+from fornada.core.errors import BadRequest
+from fornada.edge.multipart import read_parts
+for body in (b"x--b", b"--bx", b"--b\\r\\nna\\xffme: x\\r\\n", b"--b\\r\\n: x\\r\\n", b"--b\\r\\na: b\\rc", b"--b\\r\\n" + b"a" * 100_000):
+    try:
+        read_parts(body, "multipart/form-data; boundary=b")
+    except BadRequest:
+        print("refused")
+"""
+
+
+def test_a_broken_form_writes_nothing_of_it_into_the_log():
+    """In a process of its own: tests have loggers that hear everything."""
+    done = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=bound(30), check=True)
+    assert (done.stdout.split(), done.stderr) == (["refused"] * 6, "")
