@@ -109,3 +109,24 @@ def test_refusals_and_failures_are_the_client_s_own_errors(client: anthropic.Ant
         for text in stream.text_stream:
             said += text
     assert said == "so far"
+
+
+def test_blocks_with_marks_of_a_cache_errors_of_tools_and_stop_sequences_are_taken(client: anthropic.Anthropic, parrot: str):
+    cached: Any = {"cache_control": {"type": "ephemeral"}}
+    system: Any = [{"type": "text", "text": "You are"}, {"type": "text", "text": "a parrot.", **cached}]
+    asked: Any = [{"role": "user", "content": [{"type": "text", "text": "one two", **cached}]}]
+    message = client.messages.create(max_tokens=64, system=system, messages=asked, model=parrot, stop_sequences=["END"])
+    assert text_of(message) == "echo: one two" and (message.stop_reason, message.stop_sequence) == ("end_turn", None)
+    assert message.usage.input_tokens == 2, "one system message"
+    used: Any = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}}]}
+    failed: Any = {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True, "content": [{"type": "text", "text": "no such city"}]}
+    again = client.messages.create(
+        max_tokens=64, messages=[*asked, used, {"role": "user", "content": [failed]}], model=parrot, tools=[WEATHER]
+    )
+    assert text_of(again).replace("\n", " ") == "echo: Error: no such city"
+
+
+def test_tokens_are_not_counted_ahead(client: anthropic.Anthropic, parrot: str):
+    with pytest.raises(anthropic.NotFoundError) as refused:
+        client.messages.count_tokens(messages=SAID, model=parrot)
+    assert refused.value.response.json()["type"] == "error"
