@@ -76,6 +76,13 @@ def test_a_setting_that_can_t_be_is_refused_by_its_name_and_changes_nothing(edge
     assert edge.fetch("GET", f"{GATEWAYS}/new").code == 2001
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("otel", [{"url": "x", "headers": {}}]), ("dlp", {"enabled": True}), ("logpush", True), ("store_id", "store")]
+)
+def test_a_refusal_says_that_the_node_has_nothing_of_the_kind(edge: Served, name: str, value: Any):
+    assert "nothing of the kind" in edge.fetch("PUT", f"{GATEWAYS}/g", payload={name: value}).message
+
+
 def test_a_mistyped_setting_is_told_the_name_that_it_is_like(edge: Served):
     refused = edge.fetch("POST", GATEWAYS, payload={"id": "new", "cache_tll": 60, "retry_max_attempt": 3})
     assert "'cache_tll'" in refused.message and "did you mean" in refused.message and "'cache_ttl'" in refused.message, refused.message

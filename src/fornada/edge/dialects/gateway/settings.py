@@ -36,7 +36,7 @@ _ELSEWHERE: dict[str, Any] = {
         "additionalProperties": False,
         **_NOTHING,
     },
-    "otel": {"type": ["array", "null"], "maxItems": 0, **_NOTHING},
+    "otel": {"enum": [[], None], **_NOTHING},
     "stripe": _UNSAID,
     "workers_ai_billing_mode": {"enum": ["postpaid", None], **_NOTHING},
 }
