@@ -16,6 +16,8 @@ GATEWAYS = "/client/v4/accounts/acc/ai-gateway/gateways"
 DATA = "/gateway/v1/acc/g"
 WAY = f"{DATA}/workers-ai/@test/a"
 ASK = {"x": 1}
+USED = (("acc", "g"), ("acc", "default"), ("local", "g"), ("other", "default"), ("other", "h"))
+"""Accounts and gateways: what they keep goes before each test, so that it may run again."""
 COMPLETION = json.dumps(
     {
         "id": "x",
@@ -40,10 +42,11 @@ def shared() -> Iterator[Served]:
 
 @pytest.fixture
 def edge(shared: Served) -> Served:
-    """With a fresh gateway "g" that does nothing of its own."""
+    """With a fresh gateway "g" of "acc" that does nothing of its own."""
     shared.inference.requests.clear()
     shared.inference.behaviour = echo
-    shared.fetch("DELETE", f"{GATEWAYS}/g")
+    for account, id in USED:
+        shared.fetch("DELETE", f"{GATEWAYS.replace('/acc/', f'/{account}/')}/{id}")
     put(shared)
     return shared
 
