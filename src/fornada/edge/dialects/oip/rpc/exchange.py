@@ -12,7 +12,6 @@ from fornada.core.requests import AnswerHead, Ticket
 from fornada.core.tensors import TENSORS_TYPE, Tensor, TensorsHead, split
 from fornada.edge.calls import Target
 from fornada.edge.dialects.oip.body import Asked
-from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from fornada.edge.dialects.oip.rpc.messages import answer_of
 from fornada.edge.headers import Facts
 from fornada.edge.observer import LEFT, OK, Meter, outcome_of
@@ -32,8 +31,8 @@ class RpcExchange:
         self.request_id = facts.request_id or trace_id
         self.meter: Meter | None = None
         self.size = size
-        self.said: asyncio.Queue[tuple[pb.ModelInferResponse, int] | FornadaError | None] = asyncio.Queue()
-        """Messages and how many bytes of a stream each of them was."""
+        self.said: asyncio.Queue[tuple[bytes, int] | FornadaError | None] = asyncio.Queue()
+        """Messages as they go out, and how many bytes of a stream each of them was."""
         self.over = False
         self.more = b""
         self.room: object = None
@@ -44,7 +43,7 @@ class RpcExchange:
 
     # ---- told by the sink
 
-    def put(self, message: pb.ModelInferResponse, count: int) -> None:
+    def put(self, message: bytes, count: int) -> None:
         """A message for the caller."""
         if not self.over:
             if count and self._first and self.meter is not None:
@@ -85,11 +84,14 @@ class RpcExchange:
             self.meter.done(LEFT, monotonic() - self._began, 0.0)
         if self._ticket is not None:
             self._ticket.leave()
+            self._ticket = None
 
     def _end(self, outcome: str, run_s: float, said: FornadaError | None) -> None:
         if self.over:
             return
         self.over = True
+        # It knows its sink, which knows us: the request's tensors would stay until a collector of cycles comes by.
+        self._ticket = None
         if self.meter is not None:
             self.meter.done(outcome, monotonic() - self._began, run_s)
         self.said.put_nowait(said)

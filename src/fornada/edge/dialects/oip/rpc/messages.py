@@ -8,6 +8,7 @@ from fornada.core.tensors import MOST_TENSORS, Tensor
 from fornada.edge.dialects.oip.body import Asked, Parameters, checked, classes_of
 from fornada.edge.dialects.oip.classes import classified
 from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
+from fornada.edge.dialects.oip.rpc.raw import Received, written
 from fornada_sdk.wire.tensors import packed
 
 _CONTENTS = {
@@ -27,15 +28,16 @@ _CONTENTS = {
 """Data type -> the field that holds its values; FP16 and BF16 come as raw contents alone."""
 
 
-def asked_by(request: pb.ModelInferRequest) -> Asked:
+def asked_by(came: Received) -> Asked:
     """Raises BadRequest that names the tensor."""
+    request = came.message
     classes = {}
     for output in request.outputs:
         if count := classes_of(_plain(output.parameters, f"output '{output.name[:80]}'"), output.name):
             classes[output.name] = count
     return Asked(
         id=request.id,
-        tensors=_tensors(request),
+        tensors=_tensors(request, came.raws),
         wanted=[output.name for output in request.outputs],
         binary={},
         all_binary=True,
@@ -44,8 +46,7 @@ def asked_by(request: pb.ModelInferRequest) -> Asked:
     )
 
 
-def _tensors(request: pb.ModelInferRequest) -> list[Tensor]:
-    raws = list(request.raw_input_contents)
+def _tensors(request: pb.ModelInferRequest, raws: Sequence[bytes | memoryview]) -> list[Tensor]:
     if len(request.inputs) > MOST_TENSORS:
         raise BadRequest(f"'inputs' holds {len(request.inputs)} tensors, more than {MOST_TENSORS}")
     for each in request.inputs:
@@ -90,8 +91,8 @@ def _plain(parameters: Mapping[str, pb.InferParameter], where: str) -> Parameter
     return checked(found, where)
 
 
-def answer_of(asked: Asked, name: str, version: str, tensors: Sequence[Tensor], parameters: Mapping[str, Any]) -> pb.ModelInferResponse:
-    """The answer, with raw contents. Raises BadRequest for classes that an output can't have."""
+def answer_of(asked: Asked, name: str, version: str, tensors: Sequence[Tensor], parameters: Mapping[str, Any]) -> bytes:
+    """The answer as it goes out, with raw contents. Raises BadRequest for classes that an output can't have."""
     if asked.classes:
         tensors = classified(tensors, asked.classes)
     answer = pb.ModelInferResponse(model_name=name, model_version=version, id=asked.id)
@@ -99,8 +100,7 @@ def answer_of(asked: Asked, name: str, version: str, tensors: Sequence[Tensor], 
         answer.parameters[key].CopyFrom(_parameter(value))
     for tensor in tensors:
         answer.outputs.add(name=tensor.name, datatype=tensor.dtype, shape=tensor.shape)
-        answer.raw_output_contents.append(bytes(tensor.data))
-    return answer
+    return written(answer, [tensor.data for tensor in tensors])
 
 
 def _parameter(value: Any) -> pb.InferParameter:

@@ -20,6 +20,7 @@ from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from fornada.edge.dialects.oip.rpc.codes import code_of, ids, trailers
 from fornada.edge.dialects.oip.rpc.exchange import RpcExchange, RpcSink
 from fornada.edge.dialects.oip.rpc.messages import asked_by, config_of, metadata_of
+from fornada.edge.dialects.oip.rpc.raw import Received, in_stream, received, written
 from fornada.edge.headers import SMALL_BODY, Facts, read_facts
 from fornada.edge.ids import Ids
 from fornada.edge.observer import Observer
@@ -156,7 +157,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
 
     # ---- inference
 
-    async def _infer(self, request: pb.ModelInferRequest, called: Called) -> Any:
+    async def _infer(self, request: Received, called: Called) -> Any:
         exchange = self._begun(request, called, streams=False)
         try:
             said = await exchange.said.get()
@@ -179,7 +180,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
                 except FornadaError as error:
                     await _abort(context, error, now)
                 try:
-                    asked = _read(pb.ModelInferRequest, request)
+                    asked = received(request)
                 except FornadaError as error:
                     await _abort(context, error, now)
                     return
@@ -188,16 +189,16 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
 
         return answer
 
-    async def _messages(self, request: pb.ModelInferRequest, called: Called) -> AsyncIterator[Any]:
+    async def _messages(self, came: Received, called: Called) -> AsyncIterator[Any]:
         """The answers to one request of a stream. A refusal is a message, too: the next request may be a better one."""
-        exchange = None
+        exchange, request = None, came.message
         try:
-            exchange = self._begun(request, called, streams=True)
+            exchange = self._begun(came, called, streams=True)
             while (said := await exchange.said.get()) is not None:
                 if isinstance(said, FornadaError):
                     raise said
                 message, count = said
-                yield pb.ModelStreamInferResponse(infer_response=message)
+                yield in_stream(message)
                 exchange.took(count)
             if request.parameters[EMPTY_FINAL].bool_param:
                 final = pb.ModelInferResponse(model_name=request.model_name, model_version=request.model_version, id=request.id)
@@ -213,17 +214,17 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
             if exchange is not None:
                 exchange.leave()
 
-    def _begun(self, request: pb.ModelInferRequest, called: Called, *, streams: bool) -> RpcExchange:
+    def _begun(self, came: Received, called: Called, *, streams: bool) -> RpcExchange:
         """Hands a request over. Raises FornadaError."""
+        request, size = came.message, came.size
         reference = reference_of(request.model_name, request.model_version)
-        size = request.ByteSize()
         exchange = RpcExchange(called.facts, Target(door=self, style=Style.TEXT, name=request.model_name), called.trace_id, size)
         try:
             if size > SMALL_BODY:
                 exchange.room = self._hold(size)
             account = called.facts.caller.acting_for(None)
             model = self._calls.find(exchange, request.model_name, reference, account)
-            asked = asked_by(request)
+            asked = asked_by(came)
             parameters = {name: value for name, value in asked.parameters.items() if name not in (*NOT_FOR_MODELS, EMPTY_FINAL)}
             self._calls.submit(
                 exchange,
@@ -301,14 +302,15 @@ def _read(message: type[Any], data: bytes) -> Any:
 
 def _reading(message: type[Any] | None, handle: Unary) -> Unary:
     async def read(request: bytes, called: Called) -> Any:
+        if message is pb.ModelInferRequest:
+            return await handle(received(request), called)
         return await handle(request if message is None else _read(message, request), called)
 
     return read
 
 
 def _written(message: Any) -> bytes:
-    found: bytes = message.SerializeToString()
-    return found
+    return message if isinstance(message, bytes) else written(message)
 
 
 def _bound(facts: Facts, context: Context) -> None:
