@@ -80,9 +80,10 @@ def test_tritons_client_works_by_its_own_examples(python: Path, addresses: dict[
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
 
 
-def test_the_page_s_lines_work_as_they_are_written(python: Path, addresses: dict[str, str]):
-    (written,) = (block.text for block in blocks(DOCS / "how-to" / "tensors.md") if "triton" in block.words)
-    assert "127.0.0.1:8250" in written
-    command = [str(python), "-I", "-c", written.replace("127.0.0.1:8250", addresses["http"])]
+@pytest.mark.parametrize(("protocol", "address"), [("http", "127.0.0.1:8250"), ("grpc", "127.0.0.1:8251")])
+def test_the_page_s_lines_work_as_they_are_written(python: Path, addresses: dict[str, str], protocol: str, address: str):
+    (written,) = (block.text for block in blocks(DOCS / "how-to" / "tensors.md") if {"triton", protocol} <= set(block.words))
+    assert address in written
+    command = [str(python), "-I", "-c", written.replace(address, addresses[protocol])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=bound(60), check=False)
     assert (done.returncode, done.stdout) == (0, "[2.5 3.  4.5]\n"), done.stderr

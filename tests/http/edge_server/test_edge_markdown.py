@@ -169,6 +169,12 @@ def test_options_are_passed_on_and_checked_by_name(edge: Served):
     assert convert(edge, ("a.html", "", b"x"), options="null").status == 200
 
 
+def test_an_empty_file_is_told_as_such(edge: Served):
+    for found in convert(edge, ("a.pdf", "", b""), ("a.png", "", b"")).json()["result"]:
+        assert (found["format"], found["error"]) == ("error", "The file is empty")
+    assert edge.inference.requests == []
+
+
 def test_so_many_files_at_once_are_taken(edge: Served):
     files = [{"name": "a.html", "data": "eA=="}] * 101
     answered = edge.fetch("POST", "/binding/any/to-everything/markdown/transformer", json.dumps({"files": files}).encode())

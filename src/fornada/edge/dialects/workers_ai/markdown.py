@@ -260,6 +260,8 @@ class Converter:
         told = {**DOCUMENTS, **PICTURES}.get(extension, kind)
         shown = {"id": self._new_id(), "name": file.name, "mimeType": told if kind in UNTOLD else file.mime_type}
         try:
+            if not file.data:
+                raise BadRequest("The file is empty")
             if told in PICTURES.values():
                 text = await _picture(file, options, asker)
             elif told in DOCUMENTS.values():
