@@ -5,6 +5,7 @@ import math
 import os
 import queue
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -27,6 +28,7 @@ from tests.http.test_upgrade import checkout, upgrade
 
 MODEL = "@test/tensors"
 SERVICE = "/inference.GRPCInferenceService/"
+NAMES_ITS_FIELD = r"the message is no |input '|output '|there are \d+ inputs and|No such model|a model's name|'[^']*' is neither a label"
 
 
 MAY = {
@@ -216,7 +218,7 @@ def test_no_mutation_of_a_message_harms_the_server(client: Client, node: Node):
     valid = _written(request(1.0, 2.0, note="a"))
     pids, control = node.pids(MODEL), node.control_pid
     unary = client.channel.unary_unary(SERVICE + "ModelInfer")
-    seen = set()
+    seen, said = set(), set()
     for _ in range(count(300, long=3000)):
         broken = bytearray(valid)
         for _ in range(chance.randrange(1, 4)):
@@ -226,8 +228,10 @@ def test_no_mutation_of_a_message_harms_the_server(client: Client, node: Node):
             unary(bytes(broken), timeout=bound(20))
         except grpc.RpcError as refusal:
             seen.add(refusal.code().name)
+            said.add(str(refusal.details()))
     assert "INVALID_ARGUMENT" in seen
     assert seen <= {"INVALID_ARGUMENT", "NOT_FOUND"}
+    assert [text for text in said if not re.match(NAMES_ITS_FIELD, text)] == []
     assert (node.pids(MODEL), node.control_pid) == (pids, control)
     log = (node.data_dir / "logs/node.log").read_text()
     assert '"http.failed"' not in log

@@ -3,8 +3,10 @@
 The documentation's model is half_plus_two; the example folder of that name is a model of ours that does the same.
 """
 
+import base64
 import json
 import random
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ import pytest
 
 from tests.bounds import count
 from tests.docs.pages import REPOSITORY
-from tests.harness.bundles import packed
+from tests.harness.bundles import archive, packed
 from tests.harness.node import Node
 
 pytestmark = pytest.mark.clients
@@ -44,7 +46,32 @@ dtype = "FP32"
 shape = [-1, -1]
 {more}
 """
+PICTURES = """
+import fornada_sdk
+class Model(fornada_sdk.Model):
+    def run(self, request, context):
+        values = list(request.tensors["image_bytes"].flat())
+        return {"image_bytes": values, "caption": values}
+"""
+PICTURES_TOML = """
+name = "pictures"
+[[tensors.inputs]]
+name = "image_bytes"
+dtype = "BYTES"
+shape = [-1]
+[[tensors.outputs]]
+name = "image_bytes"
+dtype = "BYTES"
+shape = [-1]
+[[tensors.outputs]]
+name = "caption"
+dtype = "BYTES"
+shape = [-1]
+"""
 CLASSES = '[[tensors.outputs]]\nname = "classes"\ndtype = "BYTES"\nshape = [-1, -1]'
+
+
+NAMES_ITS_FIELD = r"the body|'(instances|inputs|signature_name)|signature_name|input '|'[^']*' comes twice|\d+ inputs"
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +87,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
             (place / "model.py").write_text(CLASSIFIER)
             (place / "model.toml").write_text(TOML.format(name=name, one=one, output=output, more=more))
             made.deploy(name, packed(place))
+        made.deploy("pictures", archive({"model.toml": PICTURES_TOML, "model.py": PICTURES}))
         yield made
         assert made.stop() == 0, made.said()
     finally:
@@ -175,6 +203,34 @@ def test_other_refusals_are_texts_too(node: Node):
         assert isinstance(said["error"], str)
 
 
+def test_outputs_whose_names_end_in_bytes_are_base64_and_others_text_where_they_are_text(node: Node):
+    sent = [{"b64": base64.b64encode(value).decode()} for value in (b"text", b"\xff\xd8")]
+    caption = ["text", sent[1]]
+    status, said = ask(node, "pictures:predict", {"instances": [{"image_bytes": value} for value in sent]})
+    assert (status, said["predictions"]) == (200, [{"image_bytes": a, "caption": b} for a, b in zip(sent, caption, strict=True)])
+    status, said = ask(node, "pictures:predict", {"inputs": {"image_bytes": ["text", sent[1]]}})
+    assert (status, said["outputs"]) == (200, {"image_bytes": sent, "caption": caption})
+
+
+WRONG: dict[str, list[Any]] = {
+    "x": ["a", None, True, {}, {"b64": "AA=="}, [1.0], 1e300],
+    "n": [1.5, "1", True, None, 1 << 70, [1]],
+    "b": [1, None, True, {"b64": "*"}, {"b64": 1}, {"b65": ""}, ["text"]],
+}
+"""For each input of the probe what it can't be."""
+
+
+@pytest.mark.parametrize("form", ["instances", "inputs"])
+def test_every_value_that_cannot_be_is_refused_by_the_name_of_its_input(node: Node, form: str):
+    for name, values in WRONG.items():
+        for value in values:
+            row: dict[str, Any] = {"x": 0.5, "n": 1, "b": "text", name: value}
+            body = {"instances": [row]} if form == "instances" else {"inputs": {key: [each] for key, each in row.items()}}
+            status, said = ask(node, f"{PROBE}:predict", body)
+            assert (status, said["errors"][0]["code"]) == (400, 5006), (name, value)
+            assert f"input '{name}'" in said["error"], (value, said["error"])
+
+
 def test_no_mutation_of_a_body_harms_the_server(node: Node):
     chance = random.Random(35)
     rows = [{"x": 0.5, "b": {"b64": "/w=="}, "n": 1}, {"x": 1.5, "b": "text", "n": 2}]
@@ -191,5 +247,6 @@ def test_no_mutation_of_a_body_harms_the_server(node: Node):
             connection.send_request("POST", f"/v1/models/{PROBE}:predict", bytes(body), {})
             answer = connection.read_response()
             assert answer.status in (200, 400), (bytes(body), answer.body)
-            assert answer.status == 200 or json.loads(answer.body)["error"]
+            if answer.status == 400:
+                assert re.search(NAMES_ITS_FIELD, json.loads(answer.body)["error"]), (bytes(body), answer.body)
     assert (node.pids(PROBE), node.control_pid) == (pids, control)

@@ -14,6 +14,9 @@ from fornada.edge.tensor_calls import TensorSink
 from fornada.edge.tensor_json import check_size, values
 from fornada_sdk.wire.tensors import nested
 
+BINARY = "_bytes"
+"""At the end of an output's name: its values are base64, whatever they hold. The guide's "Encoding binary values" has the convention."""
+
 
 class Shape:
     """Makes one verb's body of nested lists by output."""
@@ -97,7 +100,9 @@ class ServingSink(TensorSink):
         for tensor in tensors:
             flat, infinite = values(tensor)
             nonfinite = nonfinite or infinite
-            outputs[tensor.name] = nested([_text(value) for value in flat] if tensor.dtype == "BYTES" else flat, tensor.shape)
+            if tensor.dtype == "BYTES":
+                flat = [_text(value, is_binary=tensor.name.endswith(BINARY)) for value in flat]
+            outputs[tensor.name] = nested(flat, tensor.shape)
         reply(self.exchange, self._shape.body(outputs), nonfinite, run_s)
 
 
@@ -116,6 +121,7 @@ class WeightsSink(TensorSink):
                     raise TypeError
             except (msgspec.MsgspecError, KeyError, TypeError, RecursionError):
                 raise ModelRaised("the model answered something else than tensors") from None
+            outputs = {name: _as_binary(value) if name.endswith(BINARY) else value for name, value in outputs.items()}
             reply(self.exchange, self._shape.body(outputs), head.nonfinite, head.run_s)
         except FornadaError as error:
             self.exchange.fail(error, from_model=True)
@@ -128,8 +134,19 @@ def reply(exchange: Exchange, body: dict[str, Any], nonfinite: bool, run_s: floa
     exchange.reply(200, JSON_TYPE, (msgspec.json.encode(body),), run_s)
 
 
-def _text(value: bytes) -> Any:
+def _text(value: bytes, *, is_binary: bool) -> Any:
     try:
-        return value.decode()
+        return _encoded(value) if is_binary else value.decode()
     except UnicodeDecodeError:
-        return {"b64": base64.b64encode(value).decode()}
+        return _encoded(value)
+
+
+def _as_binary(value: Any) -> Any:
+    """Texts as bytes, in lists of any depth."""
+    if isinstance(value, list):
+        return [_as_binary(each) for each in value]
+    return _encoded(value.encode()) if isinstance(value, str) else value
+
+
+def _encoded(value: bytes) -> dict[str, str]:
+    return {"b64": base64.b64encode(value).decode()}
