@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from fornada.core.errors import DeadlinePassed, FornadaError, Unauthorized
+from fornada.core.errors import DeadlinePassed, FornadaError, Unauthorized, UnknownGateway
 from fornada.core.gateway import Gateway, GatewayId, LogId, Rules, rules_of
 from fornada.core.names import AccountId, parse_reference
 from fornada.core.policy.gateway_cache import Kept, cache_key, may_be_kept
@@ -65,8 +65,14 @@ class Passages:
         self.most_log_body = most_log_body
 
     def authenticate(self, facts: Facts, *, account: AccountId, gateway: GatewayId) -> None:
-        """Raises Unauthorized where the gateway asks for a token and none came, whatever the node asks for; UnknownGateway."""
-        if not facts.token and self.gateways.gateway(account, gateway).settings.authentication:
+        """Raises Unauthorized where the gateway asks for a token and none came, whatever the node asks for."""
+        if facts.token:
+            return
+        try:
+            asks = self.gateways.gateway(account, gateway).settings.authentication
+        except UnknownGateway:
+            return  # `begin` says so: what is wrong with the body comes first
+        if asks:
             raise Unauthorized(f"the gateway '{gateway}' asks for a token: send a key of this node as 'cf-aig-authorization: Bearer KEY'")
 
     def begin(self, exchange: Exchange, *, account: AccountId, gateway: GatewayId, steps: tuple[Step, ...]) -> None:

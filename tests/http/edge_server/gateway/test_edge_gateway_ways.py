@@ -91,6 +91,14 @@ def test_a_gateway_with_authentication_refuses_what_has_no_token_and_writes_noth
     assert edge.fetch("POST", RUN + "@test/a", payload=ASK).status == 200, "another way isn't through the gateway"
 
 
+@pytest.mark.parametrize("shown", [{}, {"authorization": "Bearer token"}])
+def test_what_is_wrong_with_a_body_is_named_before_a_gateway_that_is_not_there(edge: Served, shown: dict[str, str]):
+    wrong = edge.fetch("POST", "/gateway/v1/acc/nothing", payload=[{"provider": "workers-ai", "endpoint": ["x"]}], headers=shown)
+    assert wrong.status == 400 and "endpoint" in wrong.message, wrong.body
+    fine = edge.fetch("POST", "/gateway/v1/acc/nothing", payload=[{"provider": "workers-ai", "endpoint": "@test/a"}], headers=shown)
+    assert (fine.status, fine.code) == (404, 2001)
+
+
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "nothing"])
 def test_what_is_elsewhere_is_refused_in_words(edge: Served, provider: str):
     refused = ask(edge, target=f"{DATA}/{provider}/chat/completions")
