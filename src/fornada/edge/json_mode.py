@@ -35,9 +35,9 @@ class JsonMode:
             raise _unmet(why) from None
         return self.checked(value)
 
-    def check_completion(self, completion: Mapping[str, Any]) -> None:
-        """The answers of a chat.completion that came to their end by themselves. Raises JsonModeUnmet."""
-        for choice in completion.get("choices") or ():
+    def check_completion(self, completion: Any) -> None:
+        """The answers of a chat.completion, where it is one, that came to their end by themselves. Raises JsonModeUnmet."""
+        for choice in (completion.get("choices") or ()) if isinstance(completion, dict) else ():
             message = choice.get("message") or {}
             if choice.get("finish_reason") == "stop" and not message.get("tool_calls") and not message.get("refusal"):
                 self.value(message.get("content") or "", "stop")

@@ -49,3 +49,26 @@ def test_a_conversation_s_answer_is_what_the_schema_says_or_an_error_that_says_w
     assert edge.run({**ASK, "response_format": format()}, model="@test/openai").code == 5024
     edge.inference.behaviour = answer(completion('{"age":1', "length"))
     assert chat(edge, **ASK, response_format=format()).json()["choices"][0]["finish_reason"] == "length", "who cuts it knows"
+
+
+SEVENS = {"type": "object", "properties": {"age": {"type": "integer", "multipleOf": 7}}}
+HI = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("route", "request_"),
+    [
+        ("responses", {"input": "Hi", "text": {"format": {"type": "json_schema", "name": "a", "schema": SEVENS}}}),
+        ("messages", {"messages": HI, "max_tokens": 9, "output_config": {"format": {"type": "json_schema", "schema": SEVENS}}}),
+    ],
+)
+def test_so_are_a_response_and_a_message(edge: Served, route: str, request_: dict[str, Any]):
+    edge.inference.behaviour = answer(completion('{"age":14}'))
+    assert chat(edge, route=route, **request_).status == 200
+    edge.inference.behaviour = answer(completion('{"age":15}'))
+    refused = chat(edge, route=route, **request_)
+    assert (refused.status, refused.code) == (400, 5024) and "/age" in refused.json()["error"]["message"]
+    edge.inference.behaviour = answer(completion('{"age":1', "length"))
+    assert chat(edge, route=route, **request_).status == 200
+    edge.inference.behaviour = answer(b'"no object"')
+    assert chat(edge, route=route, **request_).status == 200, "a model that answers in its own way is believed"

@@ -109,6 +109,7 @@ def test_tools_formats_and_a_model_s_own_fields_go_through(edge: Served):
     respond(edge, tools=[other, WEATHER], tool_choice=allowed)
     assert [tool["function"]["name"] for tool in told(edge)["tools"]] == ["weather"] and told(edge)["tool_choice"] == "required"
     schema = {"type": "object", "properties": {}}
+    edge.inference.behaviour = answer(completion("{}"))
     body = respond(edge, text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}).json()
     assert told(edge)["response_format"] == {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
     assert body["text"]["format"]["name"] == "n"

@@ -8,7 +8,8 @@ from fornada.edge.calls import Exchange
 from fornada.edge.dialects.anthropic.message import MessageEvents
 from fornada.edge.dialects.anthropic.request import read_message
 from fornada.edge.dialects.anthropic.schema import BODY
-from fornada.edge.text_generation import Identity, identity
+from fornada.edge.json_mode import JsonMode
+from fornada.edge.text_generation import Identity, decoded, identity
 from fornada.edge.text_named import NamedSink
 from fornada.edge.text_other import NoObject
 from fornada.edge.v1_door import V1Door, model_of
@@ -26,7 +27,9 @@ class MessagesDoor(V1Door):
         name = model_of(fields)
         resolved, contract = self.model(exchange, name, account)
         asked = read_message(fields, contract)
-        form = MessageForm(identity("chatcmpl", exchange.trace_id, self._clock.wall(), name), thinking=asked.thinking)
+        form = MessageForm(
+            identity("chatcmpl", exchange.trace_id, self._clock.wall(), name), thinking=asked.thinking, json_mode=asked.json_mode
+        )
         sink = NamedSink(exchange, form, stream=asked.stream)
         self._invoker.run(exchange, sink, resolved, account, (asked.body,), stream=asked.stream, reject_if_busy=asked.reject_if_busy)
 
@@ -34,13 +37,16 @@ class MessagesDoor(V1Door):
 class MessageForm:
     """A message and its events."""
 
-    __slots__ = ("_thinking", "identity")
+    __slots__ = ("_json_mode", "_thinking", "identity")
 
-    def __init__(self, identity: Identity, *, thinking: bool) -> None:
+    def __init__(self, identity: Identity, *, thinking: bool, json_mode: JsonMode | None = None) -> None:
         self.identity = identity
         self._thinking = thinking
+        self._json_mode = json_mode
 
     def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
+        if self._json_mode:
+            self._json_mode.check_completion(decoded(body))
         events = self.events()
         events.item(body)
         events.end(head.usage)

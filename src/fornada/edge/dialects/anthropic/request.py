@@ -20,6 +20,7 @@ from fornada.core.errors import BadRequest
 from fornada.edge.chat_turns import Message, Part, Turns, image_part, text_part
 from fornada.edge.dialects.anthropic.schema import BODY, SCHEMA
 from fornada.edge.json_bodies import Fields
+from fornada.edge.json_mode import JsonMode, promised
 from fornada.edge.platform_options import NO_OPTIONS, read_options
 from fornada.edge.validation import Contract
 
@@ -48,6 +49,8 @@ class MessageRequest(NamedTuple):
     thinking: bool
     """The answer shows what the model thinks."""
     reject_if_busy: bool
+    json_mode: JsonMode | None
+    """What a whole answer is checked by."""
 
 
 def read_message(fields: Fields, contract: Contract) -> MessageRequest:
@@ -71,7 +74,7 @@ def read_message(fields: Fields, contract: Contract) -> MessageRequest:
         asked["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": format["schema"]}}
     contract.check(asked)
     thinking = (given.get("thinking") or {}).get("type", "disabled") != "disabled"
-    return MessageRequest(msgspec.json.encode(asked), given.get("stream") is True, thinking, options.reject_if_busy)
+    return MessageRequest(msgspec.json.encode(asked), given.get("stream") is True, thinking, options.reject_if_busy, promised(asked))
 
 
 def _opened(messages: list[Message]) -> list[Message]:

@@ -17,7 +17,7 @@ from fornada.edge.dialects.openai.responses.request import ResponseRequest, read
 from fornada.edge.dialects.openai.responses.schema import BODY
 from fornada.edge.invoke import Invoker
 from fornada.edge.json_bodies import Fields
-from fornada.edge.text_generation import Identity, identity
+from fornada.edge.text_generation import Identity, decoded, identity
 from fornada.edge.text_named import NamedSink
 from fornada.edge.text_other import NoObject
 from fornada.edge.v1_door import V1Door, model_of
@@ -90,6 +90,8 @@ class ResponseForm:
         self._around = around
 
     def whole(self, body: bytes | memoryview, head: AnswerHead) -> tuple[bytes, ...]:
+        if self._asked.json_mode:
+            self._asked.json_mode.check_completion(decoded(body))
         events = self.events()
         events.item(body)
         events.end(head.usage)

@@ -19,6 +19,7 @@ from fornada.core.errors import BadRequest
 from fornada.edge.chat_turns import Message, Part, Turns, image_part, text_part
 from fornada.edge.dialects.openai.responses.schema import BODY, SCHEMA
 from fornada.edge.json_bodies import Fields
+from fornada.edge.json_mode import JsonMode, promised
 from fornada.edge.platform_options import NO_OPTIONS, read_options
 from fornada.edge.validation import Contract
 
@@ -56,6 +57,8 @@ class ResponseRequest(NamedTuple):
     stream: bool
     store: bool
     reject_if_busy: bool
+    json_mode: JsonMode | None
+    """What a whole answer is checked by."""
 
 
 def read_response(fields: Fields, contract: Contract, id: str, earlier: Callable[[str], list[Message]]) -> ResponseRequest:
@@ -85,6 +88,7 @@ def read_response(fields: Fields, contract: Contract, id: str, earlier: Callable
         given.get("stream") is True,
         given.get("store") is not False,
         options.reject_if_busy,
+        promised(asked),
     )
 
 
