@@ -40,7 +40,8 @@ class Rpc:
             f"[{host}]:{self._settings.grpc_port}" if ":" in host else f"{host}:{self._settings.grpc_port}" for host in self._hosts
         ]
         try:
-            made = RpcServer(self._server.rpc_service(), addresses=addresses, tls=tls)
+            most = self._settings.max_connections
+            made = RpcServer(self._server.rpc_service(), addresses=addresses, tls=tls, connections=most)
             await made.start()
         except OSError as error:
             self._log.warning("grpc.unusable", addresses=addresses, reason=str(error))

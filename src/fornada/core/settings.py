@@ -132,7 +132,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_timeout_s: float = 75.0
     """Between two requests of a connection."""
     max_connections: int = 4096
-    """Open at the same time; the next one is refused with 503 and closed."""
+    """Open at the same time; the next one is refused with 503 and closed. As many over gRPC at each address, where the next one is closed."""
     max_bundle: str = "64MiB"
     """A deployed bundle."""
     tls_cert: str = ""

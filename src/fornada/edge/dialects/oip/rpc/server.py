@@ -29,10 +29,12 @@ OPTIONS = (
 class RpcServer:
     """`start` once, `stop` once."""
 
-    def __init__(self, service: Service, *, addresses: Sequence[str], tls: tuple[Path, Path] | None) -> None:
-        """`addresses`: host:port, an IPv6 host in brackets. `tls`: files with the certificate chain and its key. Raises OSError where they
-        can't be read or an address can't be had."""
-        self._server = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=CALLS_MOST)
+    def __init__(self, service: Service, *, addresses: Sequence[str], tls: tuple[Path, Path] | None, connections: int) -> None:
+        """`addresses`: host:port, an IPv6 host in brackets. `tls`: files with the certificate chain and its key. `connections`: open at the
+        same time at each address, handshakes among them; the next one is closed unread. Raises OSError where files can't be read or an
+        address can't be had."""
+        options = (*OPTIONS, ("grpc.max_allowed_incoming_connections", connections))
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_MOST)
         self._server.add_generic_rpc_handlers((service,))
         self._tls = _Files(*tls) if tls is not None else None
         self.ports = [self._listen(address) for address in addresses]
