@@ -13,9 +13,9 @@ import pytest
 
 from tests.harness.bundles import archive
 from tests.harness.client import Closed
-from tests.harness.fixtures import StartNode
+from tests.harness.fixtures import Probe, StartNode
 from tests.harness.node import Node, run_path
-from tests.harness.processes import kill, read_stat
+from tests.harness.processes import kill, read_stat, resident_bytes
 from tests.harness.waiting import Background, until
 
 NAME = "@test/mirror"
@@ -142,3 +142,20 @@ def test_a_killed_control_plane_takes_no_answer_with_it(mirror: Node):
     until(lambda: len(files(process)) == 2 and len(files(mirror.control_pid)) == 2, within_s=5, what="the successor's files alone are open")
     names = [os.readlink(entry) for entry in Path(f"/proc/{process}/fd").iterdir()]
     assert len([name for name in names if "fornada-requests" in name or "fornada-answers" in name]) == 2
+
+
+def test_a_body_takes_its_bytes_however_small_its_chunks_are(node: Node, probe: Probe):
+    name = probe()
+    node.load(name)
+    pid, before = node.control_pid, resident_bytes(node.control_pid)
+    total = 4 * 1024 * 1024
+    chunks = b"2\r\n  \r\n" * 1000
+    with node.connect(timeout_s=60) as connection:
+        connection.send_request("POST", run_path(name), None, {"content-type": "application/json", "transfer-encoding": "chunked"})
+        connection.send(b"1\r\n{\r\n")
+        for _ in range(total // 2000):
+            connection.send(chunks)
+        grown = resident_bytes(pid) - before
+        connection.send(b"1\r\n}\r\n0\r\n\r\n")
+        assert connection.read_response().status == 200
+    assert grown < 4 * total, "an object for each chunk"

@@ -9,6 +9,8 @@ from fornada.core.resources import format_size
 
 STEP = 256 * 1024
 """Bytes that a body takes at once: who sends slowly holds no more than this beyond what came."""
+SMALL_PIECE = 512
+"""Bytes: pieces of a body that are smaller are put together."""
 RETRY_S = 1.0
 DRAIN_BYTES = 64 * 1024 * 1024
 """Bytes of a refused body that are thrown away so that the connection stays usable."""

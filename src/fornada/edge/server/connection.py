@@ -17,7 +17,7 @@ from fornada.core.errors import BadRequest, FornadaError, InternalFault, TooSlow
 from fornada.edge.calls import Target
 from fornada.edge.headers import SMALL_BODY, Facts
 from fornada.edge.server.asgi import ColdExchange
-from fornada.edge.server.bodies import DRAIN_BYTES, LINGER_BYTES, LINGER_S, too_large
+from fornada.edge.server.bodies import DRAIN_BYTES, LINGER_BYTES, LINGER_S, SMALL_PIECE, too_large
 from fornada.edge.server.conversation import conversation
 from fornada.edge.server.exchange import HotExchange
 from fornada.edge.server.head import USUAL_URL, facts_of, headers_too_large
@@ -198,7 +198,12 @@ class Connection(Overseen):
         if exchange.size > self._limit and (refusal := self._beyond(exchange)) is not None:
             self._refuse_early(exchange, refusal)
         else:
-            exchange.chunks.append(data)
+            chunks = exchange.chunks
+            # One object for each of very small chunks would take many times the bytes that they count for.
+            if len(data) < SMALL_PIECE and chunks and len(chunks[-1]) < SMALL_PIECE:
+                chunks[-1] += data
+            else:
+                chunks.append(data)
 
     def on_message_complete(self) -> None:
         self._phase = _IDLE
