@@ -16,9 +16,10 @@ from fornada.edge.ids import Ids
 from fornada.edge.keyring import Keyring
 from fornada.edge.observer import Unobserved
 from fornada.edge.problems import Style
-from fornada.edge.server.conversation import CLOSE_S, FAILED, GOING_AWAY, IDLE_S, PING_S, SILENT_S, Conversation
+from fornada.edge.server.conversation import CLOSE_S, FAILED, FRAMES, GOING_AWAY, IDLE_S, PAUSE_S, PING_S, SILENT_S, Conversation
 from fornada.edge.server.lines import StatusLines
 from fornada.edge.server.unsent import STALLED_S
+from tests.loops.virtual import virtual
 
 
 class FakeTransport(asyncio.Transport):
@@ -27,6 +28,14 @@ class FakeTransport(asyncio.Transport):
         self.written = b""
         self.unsent = 0
         self.ended = ""
+
+    reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         pass
@@ -192,3 +201,20 @@ def test_a_goodbye_is_answered_by_the_same_code(stand: Stand):
     stand.hear(CloseConnection(code=4001, reason="enough"))
     assert codes(stand.said()) == [4001]
     assert stand.door.left and stand.transport.ended == "closed" and not stand.talk.busy
+
+
+@virtual
+async def test_a_flood_of_frames_is_heard_a_part_at_a_time(stand: Stand):
+    flood = b"".join(stand.client.send(Ping(payload=b"%d" % number)) for number in range(3 * FRAMES + 1))
+    stand.talk.data_received(flood)
+    heard = stand.said()
+    assert len(heard) == FRAMES and not stand.transport.reading, "others come first, and no more is read meanwhile"
+    for _ in range(3):
+        await asyncio.sleep(PAUSE_S)
+        heard += stand.said()
+    assert [event.payload for event in heard] == [b"%d" % number for number in range(3 * FRAMES + 1)]
+    assert stand.transport.reading
+    stand.talk.data_received(flood)
+    stand.transport.close()
+    await asyncio.sleep(10 * PAUSE_S)
+    assert len(stand.said()) == FRAMES, "nobody is there any more"

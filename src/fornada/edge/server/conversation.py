@@ -37,6 +37,8 @@ MESSAGE_BYTES = 1024 * 1024
 """Of one message of a caller, whatever the model."""
 HELD_BYTES = 64 * 1024
 """Of messages that the model has no room for: from there on nothing is read."""
+FRAMES, PAUSE_S = 64, 0.01
+"""Of a caller that are heard at once, and what the next ones wait for: each is work, even one that says nothing."""
 PING_S, SILENT_S = 20.0, 60.0
 """Without a byte from the caller it is asked whether it is there, and given up."""
 IDLE_S = 300.0
@@ -87,6 +89,8 @@ class Conversation(asyncio.Protocol):
         """What the messages of the inbox, and those that the model hasn't taken, count for."""
         self._listening = False
         self._reading = True
+        self._behind: asyncio.TimerHandle | None = None
+        """There is more than was heard."""
         self._full = False
         """The transport has more to send than it likes."""
         self._unsent = Unsent()
@@ -141,7 +145,12 @@ class Conversation(asyncio.Protocol):
         if self._frames.state not in (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING):
             return
         self._frames.receive_data(data)
-        for event in self._frames.events():
+        if self._behind is None:
+            self._hear()
+
+    def _hear(self) -> None:
+        """As many frames as others can wait for."""
+        for number, event in enumerate(self._frames.events(), 1):
             if isinstance(event, TextMessage | BytesMessage):
                 self._take(event)
             elif isinstance(event, Ping):
@@ -153,6 +162,15 @@ class Conversation(asyncio.Protocol):
                 self.close(FAILED, "unknown frame")
             if not self.busy:
                 return
+            if number == FRAMES:
+                self._behind = asyncio.get_running_loop().call_later(PAUSE_S, self._hear_on)
+                break
+        self._read_or_wait()
+
+    def _hear_on(self) -> None:
+        self._behind = None
+        if self.busy and not self._transport.is_closing():
+            self._hear()
 
     def eof_received(self) -> bool:
         self.leave()
@@ -202,7 +220,10 @@ class Conversation(asyncio.Protocol):
             self._held -= cost
             self._outstanding += cost
             ticket.say(kind, data)
-        room = self._held <= HELD_BYTES
+        self._read_or_wait()
+
+    def _read_or_wait(self) -> None:
+        room = self._held <= HELD_BYTES and self._behind is None
         if room is not self._reading and self._state is not State.CLOSED:
             self._reading = room
             if room:
