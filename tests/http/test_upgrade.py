@@ -29,9 +29,12 @@ COMMAND = "import sys; sys.path.insert(0, sys.argv.pop(1)); from fornada.cli.mai
 
 
 def checkout(folder: Path, version: str, change: Callable[[Path], None] = lambda source: None) -> Path:
-    """A copy of the source that calls itself `version`; the interpreter and its packages are ours."""
+    """A copy of the source that calls itself `version`; the interpreter and its packages are ours.
+
+    What is compiled comes along, as it is in an installation: each copy took seconds of a processor for it otherwise.
+    """
     source = folder / version / "src"
-    shutil.copytree(Path(fornada.__file__).parents[1], source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(Path(fornada.__file__).parents[1], source, ignore=shutil.ignore_patterns("*.egg-info"))
     init = source / "fornada/__init__.py"
     init.write_text(re.sub(r'__version__ = "[^"]*"', f'__version__ = "{version}"', init.read_text()))
     change(source)
