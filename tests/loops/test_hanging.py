@@ -144,6 +144,21 @@ async def test_a_hung_process_of_a_predecessor_is_found_by_its_successor():
 
 
 @virtual
+async def test_what_may_wait_behind_a_request_of_a_predecessor_that_still_answers_is_not_blamed():
+    async with World() as world:
+        world.put(serving={"timeout_s": 10.0})
+        await world.answer(echo=1)
+        world.node.expect_predecessor(there=True)
+        await timed_out(world.ask(stuck_s=200.0))
+        await asyncio.sleep(100.0)
+        world.node.expect_predecessor(there=False)
+        await asyncio.sleep(29.0)
+        assert not world.happened("instance.hung")
+        await asyncio.sleep(12.0)
+        assert len(world.happened("instance.hung")) == 1, "from then on it counts"
+
+
+@virtual
 async def test_a_node_with_cancel_s_0_ends_nothing():
     async with World(cancel_s=0.0) as world:
         world.put(serving={"timeout_s": 10.0})

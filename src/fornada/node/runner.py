@@ -112,7 +112,8 @@ class Runner:
             meter=Meter(site.usage, owner.model, owner.version.spec.price),
         )
         self._bounds = Bounds(serving.concurrency, serving.concurrency * serving.max_batch, serving.timeout_s, site.settings.cancel_s)
-        decides = lambda: not (self.over or site.handover.hands_off)  # noqa: E731
+        # Beside a predecessor what isn't begun may wait for one of its requests, of which nothing is known here.
+        decides = lambda: not (self.over or site.handover.hands_off or site.handover.predecessor)  # noqa: E731
         self._watchdog = Watchdog(self.link, self._bounds, hung=self._hung, decides=decides, now=site.now, loop=site.loop)
         self.output = self._read_output()
         self._bookings = Bookings(self._book, faulted=self.faulted, loop=site.loop)

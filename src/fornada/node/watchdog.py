@@ -33,7 +33,7 @@ class Watchdog:
         now: Callable[[], Instant],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`hung` is told once. While this control plane doesn't decide about the process, nothing is."""
+        """`hung` is told once. What happens while this control plane doesn't decide about the process doesn't count."""
         self._link = link
         self._bounds = bounds
         self._hung = hung
@@ -58,8 +58,9 @@ class Watchdog:
         self._timer = None
         now = self._now()
         seen = look(self._held(), self._since, self._bounds, now=now)
-        self._since = seen.since
-        if seen.hung and self._decides():
+        decides = self._decides()
+        self._since = seen.since if decides else {}
+        if seen.hung and decides:
             self._over = True
             self._hung(self._stuck(seen, now))
         elif seen.again_at < float("inf"):
