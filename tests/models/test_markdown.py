@@ -201,6 +201,15 @@ def test_more_memory_than_a_conversion_may_have_costs_its_own_result_alone(conve
     assert converter.pid == pid and ask(converter, FILES["a.csv"][0], name="a.csv").json["data"] == TABLE
 
 
+def test_a_large_file_leaves_room_for_the_next(converter: Runner) -> None:
+    many = changed(documents.docx("Top", "x"), b"<w:body>", b"<w:body>" + b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 300_000)
+    answer = ask(converter, many, name="a.docx")
+    assert answer.status == "bad_request" and "memory" in str(answer)
+    pages = b"<p>word <b>word</b></p>" * 40_000
+    assert ask(converter, pages, name="a.html").json["data"].startswith("word **word**")
+    assert converter.memory()["Rss"] < 400
+
+
 def test_bytes_that_are_no_text_are_no_table(converter: Runner) -> None:
     assert ask(converter, FILES["a.xlsx"][0], name="a.csv").status == "bad_request"
     assert ask(converter, "a,ä\n".encode("utf-16"), name="a.csv").json["data"].startswith("| a | ä |")

@@ -1,6 +1,8 @@
 """How much of a file is taken. A library asks nobody: what a file unpacks to is looked at before one opens it."""
 
 import contextlib
+import ctypes
+import gc
 import io
 import resource
 import zipfile
@@ -16,6 +18,8 @@ MOST_UNPACKED = 128 << 20
 MOST_MEMBERS = 10_000
 MOST_MEMORY = 640 << 20
 """Less than `memory` in model.toml: a conversion that wants more fails, where the sandbox would end the process."""
+MOST_LEFT = 192 << 20
+"""Of its memory that this process goes on with, from one file to the next."""
 _TOO_LONG = f"The file has more than {MOST_CHARACTERS} characters of text"
 
 
@@ -39,6 +43,17 @@ def memory():
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
+def tidy():
+    """Gives back what a large file left: trees whose nodes know their parents stay until they are looked for, and the next file would
+    find no room."""
+    with open("/proc/self/statm") as file:
+        held = int(file.read().split()[5]) * resource.getpagesize()
+    if held > MOST_LEFT:
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class Room:

@@ -52,6 +52,16 @@ TYPES = {
 
 class Model(fornada_sdk.Model):
     def run(self, request, context):
+        try:
+            return self.converted(request, context)
+        except fornada_sdk.BadRequest as error:
+            # A new one is raised behind this: what a library raised before it holds all that it had made.
+            refusal = str(error)
+        finally:
+            bounds.tidy()
+        raise fornada_sdk.BadRequest(refusal)
+
+    def converted(self, request, context):
         raw = request.file("file")
         asked = request.body.json if request.body.fields is not None or "json" in request.body.type else {}
         name = " ".join((asked.get("name") or "").split())  # it becomes a heading, which is one line
