@@ -295,6 +295,12 @@ def test_who_waits_for_what_may_still_answer_has_the_grace_of_a_drain_beside_wha
         assert after(Exited(101.0, "signal 9"), life=killed)[1][-1] == Announce(Outcome.CRASHED)
 
 
+def test_what_hangs_beside_others_on_its_way_to_sleep_never_gets_there():
+    life, commands = after(*READY, SleepWanted(10.0), HANGS_BESIDE_OTHERS)
+    assert (life.state, commands) == (State.DRAINING, [SetTimer(30.0)])
+    assert after(TimeUp(), life=life)[1] == [ClearTimer(), CutOff(Cut.DIED), Kill()]
+
+
 def test_what_hangs_on_its_way_to_sleep_or_out_is_killed_without_more_ado():
     for leaving in (SleepWanted(30.0), Unwanted(80.0, 30.0)):
         assert after(*READY, leaving, HANGS)[1] == [ClearTimer(), CutOff(Cut.DIED), Kill()]

@@ -321,10 +321,12 @@ def _hung(life: ModelLife, event: Hung) -> Next:
     hung = replace(life, ending=Failure(FailureKind.HUNG, event.reason))
     if event.grace_s <= 0:
         return _killed(hung)
-    if life.state is State.READY:
-        until = Instant(event.now + event.grace_s)
-        return _to(replace(hung, patient_until=until), State.DRAINING, SetTimer(event.grace_s), CloseToWork())
-    return _to(hung) if life.state is State.DRAINING else _to(life)
+    if life.state is State.DRAINING:
+        return _to(hung)
+    # Nor is it worth a sleep: the memory of it would have to be held for what hangs again.
+    until = Instant(event.now + event.grace_s)
+    closing = (CloseToWork(),) if life.state is State.READY else ()
+    return _to(replace(hung, patient_until=until), State.DRAINING, SetTimer(event.grace_s), *closing)
 
 
 def _killed(life: ModelLife) -> Next:
