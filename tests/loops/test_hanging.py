@@ -8,7 +8,7 @@ import pytest
 from fornada.core.errors import DeadlinePassed, RunnerDied
 from fornada.core.names import ModelName
 from tests.loops.fake_runner import Behaviour
-from tests.loops.virtual import virtual
+from tests.loops.virtual import VirtualLoop, virtual
 from tests.loops.world import World, now
 
 A = ModelName("@test/a")
@@ -126,6 +126,31 @@ async def test_an_unload_of_what_hangs_is_not_undone_by_those_who_wait_behind_it
         with pytest.raises(RunnerDied):
             await behind.result()
         assert world.state() == "stopped"
+
+
+@virtual
+async def test_what_gives_its_place_back_at_the_last_moment_is_heard_so_that_nothing_runs_twice():
+    async with World(cancel_s=32.0) as world:
+        world.put(serving={"timeout_s": 10.0}, behaviour=Behaviour(ahead=16))
+        await world.answer(echo=1)
+        await asyncio.sleep(1024.0 - now())  # sums of instants are exact from here on
+        stuck = world.ask(stuck_s=FOR_EVER)
+        behind = world.ask(echo=2, timeout_s=300.0)
+        stuck.leave()
+        await asyncio.sleep(1.0)
+        (runner,) = world.keeper.runners()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+
+        def gives_back():
+            runner.gives_back()
+            loop.busy_until(1056.0)
+
+        # In the turn of the loop in which the watchdog looks, and before it: the answer lies unread in the socket then.
+        loop.call_at(1056.0 - 1e-10, gives_back)
+        assert (await behind.result())["load_count"] == 1
+        assert [asked.get("echo") for asked in runner.seen] == [1, None, 2]
+        assert not world.happened("instance.hung")
 
 
 @virtual

@@ -39,6 +39,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.time
 
+    def busy_until(self, instant: float) -> None:
+        """A callback takes so long: no socket is read meanwhile."""
+        self._virtual.time = instant
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]
         """At once, and not in a thread: time would pass for the loop alone while that works."""
         done = self.create_future()

@@ -43,13 +43,13 @@ from fornada_sdk.wire.messages import (
     with_head,
 )
 
+NEVER = Instant(float("inf"))
 OUTBOX_BYTES = 4 * 1024**2
 """Bytes that may wait for the socket before requests stay in their line."""
 TURN_S = 0.001
 """How long one runner is listened to before the others have their turn. A packet of small messages may take several ms itself."""
 MUCH = MAX_PACKET // 4
 """After a packet of this size there is probably another one."""
-
 _INVOKE = struct.Struct(HEADER.format + INVOKE_PREFIX.format.lstrip("<"))
 _INVOKE_KIND, _ANSWER_KIND, _ITEM_KIND, _PART_KIND = int(Kind.INVOKE), int(Kind.ANSWER), int(Kind.ITEM), int(Kind.PART)
 _OK_PREFIX = with_head(OK_HEAD)
@@ -214,9 +214,9 @@ class Link:
             call.state = WAITING
         return unbegun
 
-    def last_words(self) -> None:
-        """After the process has ended: takes in what it had still sent."""
-        while self.open and self._read():
+    def hear_out(self, *, until: Instant = NEVER) -> None:
+        """Takes in what it has sent: all of it once the process has ended; one that lives can go on for as long as it likes."""
+        while self._read() and self._now() < until:
             pass
 
     def forget(self) -> None:

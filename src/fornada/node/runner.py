@@ -144,7 +144,7 @@ class Runner:
         self._watchdog.end()
         if self._hanging is not None:
             self._hanging.cancel()
-        for ends in (self._close_gate, self.link.last_words, self._bookings.close, self.output.close):
+        for ends in (self._close_gate, self.link.hear_out, self._bookings.close, self.output.close):
             with self._site.faults.contained("last words", model=self._owner.model, instance=self.id):
                 ends()
         return status
@@ -350,8 +350,8 @@ class Runner:
         self._site.telemetry.log.error("instance.hung", model=self._owner.model, instance=self.id, pid=self.pid, **about)
         # Told to other callers, too: of whom it works for it says nothing.
         reason = f"it hung: it went on for {stuck.left_s:.0f} s with a request that nobody waited for any more"
-        first_in_line = self._owner.state is State.READY and not stuck.others
-        unbegun = self.link.take_back(behind=self._bounds.most) if first_in_line else []
+        goes_on = self._owner.state is State.READY and not stuck.others  # an unload is not undone by who waits behind what hangs
+        unbegun = self.link.take_back(behind=self._bounds.most) if goes_on else []
         self._owner.tell(Hung(self._site.now(), reason, self._site.settings.drain_s if stuck.others else 0.0))
         if unbegun:
             self._owner.intake.take_over(unbegun)

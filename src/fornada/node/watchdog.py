@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fornada.core.names import Instant
 from fornada.core.policy.hanging import Bounds, Held, Look, look
 from fornada.node.call import ABANDONED
-from fornada.node.link import Link
+from fornada.node.link import TURN_S, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,13 @@ class Watchdog:
         now = self._now()
         seen = look(self._held(), self._since, self._bounds, now=now)
         decides = self._decides()
+        if seen.hung and decides:
+            # It may have given the place back a moment ago, and begun what would be taken back: that would run twice.
+            self._link.hear_out(until=Instant(now + TURN_S))
+            seen = look(self._held(), self._since, self._bounds, now=now)
         self._since = seen.since if decides else {}
+        if self._over:
+            return  # what it said was its end
         if seen.hung and decides:
             self._over = True
             self._hung(self._stuck(seen, now))
