@@ -15,7 +15,7 @@ from tests.harness.processes import kill
 from tests.harness.waiting import until
 
 ITEMS = 100
-ROUNDS = count(3, long=50)
+ROUNDS = count(5, long=50)
 KILLS = 6
 
 
