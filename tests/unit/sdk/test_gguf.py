@@ -158,7 +158,8 @@ def test_references_are_counted_where_they_stand_since_the_library_writes_them_o
         return {"$defs": {**twice, f"l{levels}": {"const": 1}}, "$ref": "#/$defs/l0"}
 
     loop = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}
-    for schema, why in ((halving(40), "written out"), (loop, "leads back")):
+    chain = {"$defs": {f"l{level}": {"items": {"$ref": f"#/$defs/l{level + 1}"}} for level in range(450)}, "$ref": "#/$defs/l0"}
+    for schema, why in ((halving(40), "written out"), (loop, "leads back"), (chain, "too deep")):
         for request in (
             {"response_format": {"type": "json_schema", "json_schema": schema}},
             {"tools": [{"name": "f", "parameters": schema}]},

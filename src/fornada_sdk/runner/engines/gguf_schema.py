@@ -26,13 +26,17 @@ SCHEMA_WRITTEN_OUT = 10_000
 
 
 def checked(schema: Any, field: str) -> dict[str, Any]:
-    """`schema`, the caller's own. Raises BadRequest with `field` and the place in it."""
+    """`schema`, the caller's own. Raises BadRequest that names `field` and what is wrong."""
     if not isinstance(schema, dict):
         raise BadRequest(f'"{field}" must hold a JSON Schema, an object')
     if len(json.dumps(schema)) > SCHEMA_BYTES or _values(schema, SCHEMA_DEPTH) > SCHEMA_VALUES:
         raise BadRequest(f'the schema in "{field}" is too large: up to {SCHEMA_BYTES} bytes and {SCHEMA_VALUES} values are taken')
     references = _References(schema)
-    if references.of(schema) > SCHEMA_WRITTEN_OUT:
+    try:
+        written_out = references.of(schema)
+    except RecursionError:
+        raise BadRequest(f'the schema in "{field}" is too large: its references lie too deep in one another') from None
+    if written_out > SCHEMA_WRITTEN_OUT:
         raise BadRequest(
             f'the schema in "{field}" is too large: it has more than {SCHEMA_WRITTEN_OUT} values with its references written out'
         )
