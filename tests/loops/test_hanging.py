@@ -123,9 +123,10 @@ async def test_an_unload_of_what_hangs_is_not_undone_by_those_who_wait_behind_it
         behind = world.ask(echo=2, timeout_s=300.0)
         await timed_out(stuck)
         await world.node.unload(A, grace_s=None)
-        with pytest.raises(RunnerDied):
+        with pytest.raises(RunnerDied, match="it hung"):
             await behind.result()
         assert world.state() == "stopped"
+        assert (world.metric(ENDS, model=A, reason="operator"), world.metric(ENDS, model=A, reason="hung")) == (1, 0), "it left once"
 
 
 @virtual

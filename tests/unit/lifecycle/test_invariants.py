@@ -227,7 +227,9 @@ class Life(RuleBasedStateMachine):
         before = self.life
         self.tell(e.Hung(self.now, "it hung", grace_s))
         assert self.life.wish is before.wish, "who waits for it is forgotten"
-        if before.state in (State.READY, State.DROWSY, State.DRAINING):
+        if before.state is State.DRAINING:
+            assert self.life.ending.kind is before.ending.kind, "an end that was wanted counts as a fault"
+        if before.state in (State.READY, State.DROWSY):
             assert self.life.ending.kind is e.FailureKind.HUNG, "it was told for nothing: nobody tells it again"
         if self.life.state is State.DRAINING:
             assert self.timer and grace_s, "nothing would end it"

@@ -318,11 +318,11 @@ def _hung(life: ModelLife, event: Hung) -> Next:
     _expect(life, event, WITH_PROCESS)
     if life.state not in (State.READY, State.DROWSY, State.DRAINING):
         return _to(life)  # what works on nothing can't be hung, and what stops is killed anyway
+    if life.state is State.DRAINING:  # an end that was wanted stays one, and has its own grace
+        return _to(life) if event.grace_s > 0 else _killed(replace(life, ending=replace(life.ending, reason=event.reason)))
     hung = replace(life, ending=Failure(FailureKind.HUNG, event.reason))
     if event.grace_s <= 0:
         return _killed(hung)
-    if life.state is State.DRAINING:
-        return _to(hung)
     # Nor is it worth a sleep: the memory of it would have to be held for what hangs again.
     until = Instant(event.now + event.grace_s)
     closing = (CloseToWork(),) if life.state is State.READY else ()
