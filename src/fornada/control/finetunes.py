@@ -126,8 +126,10 @@ class Finetunes:
 
     async def _sweep_on(self) -> None:
         while True:
-            with contextlib.suppress(FornadaError, OSError):  # the next time it may be possible
+            try:
                 await self._sweep()
+            except (FornadaError, OSError) as error:  # the next time it may be possible
+                self._log.warning("finetune.unswept", reason=str(error))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), SWEEP_S)
                 return

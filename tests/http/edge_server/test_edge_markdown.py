@@ -102,7 +102,12 @@ def test_a_description_is_asked_for_in_the_language_that_the_options_name(edge: 
 
 
 def test_text_on_a_picture_is_read(edge: Served):
-    lines = [{"text": " Invoice  7 ", "score": 0.98}, {"text": "smudge", "score": 0.5}, {"text": "Total: 12", "score": 0.9}]
+    lines = [
+        {"text": " Invoice  7 ", "score": 0.98},
+        {"text": "smudge", "score": 0.5},
+        "of another shape",
+        {"text": "Total: 12", "score": 0.9},
+    ]
     edge.catalog.add("@fornada/ppocr-v6", task="optical-character-recognition")
     document = {"kind": "pdf", "data": "### Page 1\n\n\ue0000\ue001\n\n| a \ue0000\ue001 |\n", "images": ["iVBORw=="]}
     known = {"@fornada/to-markdown": answer(json.dumps(document).encode())}

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from fornada.core.names import Instant
-from fornada.core.policy.hanging import LOOKS, NEVER, Bounds, Held, look
+from fornada.core.policy.hanging import LEAST_S, LOOKS, NEVER, Bounds, Held, look
 
 ONE = Bounds(lanes=1, most=1, timeout_s=60.0, cancel_s=30.0)
 
@@ -29,7 +29,7 @@ def watch(held, bounds, *, now=0.0):
         seen = look(held, since, bounds, now=now)
         if seen.hung or seen.again_at == NEVER:
             break
-        assert now < seen.again_at <= now + bounds.cancel_s / LOOKS
+        assert now < seen.again_at <= now + max(bounds.cancel_s / LOOKS, LEAST_S)
         since, now = seen.since, seen.again_at
     return now, seen
 

@@ -7,6 +7,8 @@ from fornada.core.names import Instant
 
 LOOKS = 4
 """How often within cancel_s one looks again: what waited inside the process may have had its turn meanwhile."""
+LEAST_S = 0.05
+"""Between two looks, however short cancel_s is."""
 NEVER = Instant(float("inf"))
 
 
@@ -57,5 +59,5 @@ def look(held: Sequence[Held], since: Mapping[int, Instant], bounds: Bounds, *, 
     others = any(one.waited_for for one in held[: bounds.most])
     if all(one.waited_for for one in held):
         return Look(seen)
-    step = Instant(now + bounds.cancel_s / LOOKS)
+    step = Instant(now + max(bounds.cancel_s / LOOKS, LEAST_S))
     return Look(seen, hung, others, Instant(min([step, *(at for at in due.values() if at > now)])))

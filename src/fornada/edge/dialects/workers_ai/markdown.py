@@ -351,7 +351,10 @@ async def _lines(image: str, asker: _Asker) -> list[str]:
     lines = [
         " ".join(each["text"].split())
         for each in (given if isinstance(given, list) else ())
-        if isinstance(each.get("text"), str) and isinstance(each.get("score"), float | int) and each["score"] >= LEAST_READ
+        if isinstance(each, dict)
+        and isinstance(each.get("text"), str)
+        and isinstance(each.get("score"), float | int)
+        and each["score"] >= LEAST_READ
     ]
     return lines if sum(map(str.isalnum, "".join(lines))) >= LEAST_TEXT else []
 

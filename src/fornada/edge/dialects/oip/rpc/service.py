@@ -177,13 +177,9 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
                 now.facts.timeout_s = called.facts.timeout_s
                 try:
                     self._admit(now, Role.USER)
-                except FornadaError as error:
-                    await _abort(context, error, now)
-                try:
                     asked = received(request)
                 except FornadaError as error:
-                    await _abort(context, error, now)
-                    return
+                    await _abort(context, error, now)  # which raises
                 async for message in self._messages(asked, now):
                     yield message
 
