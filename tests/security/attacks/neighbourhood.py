@@ -37,12 +37,13 @@ ATTACKS = {
 }
 SPIN = "spin"
 """No attack of the list: processes that spin. Without a share of CPU time for each model the neighbour must feel them."""
-SAMPLES, TURN_S = 250, 6.0
+SAMPLES, TURN_S = 200, 6.0
 """A turn ends after either; where a neighbour suffers much, the time comes first."""
 ROUNDS_LEAST, ROUNDS_MOST = 3, 7
 RATIO_MOST = 1.5
 PAUSE_S = 0.1
-WORK = "def handle_request(request, context):\n    return sum(range(150_000))\n"
+WORK = "def handle_request(request, context):\n    return sum(range(600_000))\n"
+"""Some ten milliseconds: one slice of the scheduler, which whoever comes back from the kernel late costs, is 2 to 3, and no harm."""
 WORKING = """
 import time
 
