@@ -30,13 +30,18 @@ class Received(NamedTuple):
     size: int
 
 
+def parsed(message: type[Any], data: bytes) -> Any:
+    """Raises BadRequest for what is no such message."""
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise BadRequest(f"the message is no {message.__name__}") from None
+
+
 def received(data: bytes) -> Received:
     """Raises BadRequest for what is no such message."""
     rest, raws = parted(data) if len(data) > SMALL_BODY else (data, [])
-    try:
-        message = pb.ModelInferRequest.FromString(rest)
-    except DecodeError:
-        raise BadRequest("the message is no ModelInferRequest") from None
+    message = parsed(pb.ModelInferRequest, rest)
     if not raws:
         raws = list(message.raw_input_contents)
     return Received(message, raws, len(data))

@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import grpc  # type: ignore[import-untyped]
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fornada.core.errors import BadRequest, FornadaError, InternalFault
 from fornada.core.keys import Role
@@ -20,7 +19,7 @@ from fornada.edge.dialects.oip.rpc import inference_pb2 as pb
 from fornada.edge.dialects.oip.rpc.codes import code_of, ids, trailers
 from fornada.edge.dialects.oip.rpc.exchange import RpcExchange, RpcSink
 from fornada.edge.dialects.oip.rpc.messages import asked_by, config_of, metadata_of
-from fornada.edge.dialects.oip.rpc.raw import Received, in_stream, received, written
+from fornada.edge.dialects.oip.rpc.raw import Received, in_stream, parsed, received, written
 from fornada.edge.headers import SMALL_BODY, Facts, read_facts
 from fornada.edge.ids import Ids
 from fornada.edge.observer import Observer
@@ -72,6 +71,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
         self._authenticator = authenticator
         self._observer = observer
         self._new_trace = Ids().trace
+        # A message of None comes as its bytes.
         self._methods: dict[str, tuple[Role, type[Any] | None, Unary]] = {
             "ServerLive": (Role.NOBODY, pb.ServerLiveRequest, self._live),
             "ServerReady": (Role.NOBODY, pb.ServerReadyRequest, self._ready),
@@ -79,7 +79,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
             "ModelReady": (Role.USER, pb.ModelReadyRequest, self._model_ready),
             "ModelMetadata": (Role.USER, pb.ModelMetadataRequest, self._metadata),
             "ModelConfig": (Role.USER, pb.ModelConfigRequest, self._config),
-            "ModelInfer": (Role.USER, pb.ModelInferRequest, self._infer),
+            "ModelInfer": (Role.USER, None, self._infer),
             "RepositoryIndex": (Role.USER, pb.RepositoryIndexRequest, self._index),
             "RepositoryModelLoad": (Role.DEPLOYER, pb.RepositoryModelLoadRequest, self._load),
             "RepositoryModelUnload": (Role.DEPLOYER, pb.RepositoryModelUnloadRequest, self._unload),
@@ -94,7 +94,7 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
             return grpc.unary_unary_rpc_method_handler(self._health)
         if service != SERVICE or (method not in self._methods and method != "ModelStreamInfer"):
             return None
-        needs, message, handle = self._methods.get(method, (Role.USER, pb.ModelInferRequest, self._infer))
+        needs, message, handle = self._methods.get(method, (Role.USER, None, self._infer))
         called = Called(self._facts(details.invocation_metadata), self._new_trace())
         try:
             self._admit(called, needs)
@@ -157,8 +157,8 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
 
     # ---- inference
 
-    async def _infer(self, request: Received, called: Called) -> Any:
-        exchange = self._begun(request, called, streams=False)
+    async def _infer(self, request: bytes, called: Called) -> Any:
+        exchange = self._begun(received(request), called, streams=False)
         try:
             said = await exchange.said.get()
             if isinstance(said, FornadaError):
@@ -288,19 +288,9 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[misc, unused-ignore]
         return SERVING if self._models.accepts() else NOT_SERVING
 
 
-def _read(message: type[Any], data: bytes) -> Any:
-    """Raises BadRequest for what is no such message."""
-    try:
-        return message.FromString(data)
-    except DecodeError:
-        raise BadRequest(f"the message is no {message.__name__}") from None
-
-
 def _reading(message: type[Any] | None, handle: Unary) -> Unary:
     async def read(request: bytes, called: Called) -> Any:
-        if message is pb.ModelInferRequest:
-            return await handle(received(request), called)
-        return await handle(request if message is None else _read(message, request), called)
+        return await handle(request if message is None else parsed(message, request), called)
 
     return read
 
