@@ -12,6 +12,7 @@ VersionDigest = NewType("VersionDigest", str)
 """sha256 in hex of what a version is made of: its files and its lock."""
 Instant = NewType("Instant", float)
 """Seconds of a monotonic clock."""
+NEVER = Instant(float("inf"))
 
 LOCAL_ACCOUNT = AccountId("local")
 DIGEST_SHORTEST = 12

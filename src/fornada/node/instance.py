@@ -11,10 +11,10 @@ from typing import Any, assert_never
 
 from fornada.core.errors import Busy, DeadlinePassed, FornadaError, Unavailable
 from fornada.core.lifecycle import events as e
-from fornada.core.lifecycle.life import NEVER, ModelLife, Terms
+from fornada.core.lifecycle.life import ModelLife, Terms
 from fornada.core.lifecycle.model import step
 from fornada.core.lifecycle.states import CLOSING, GOING_TO_SLEEP, PROVISIONING, RESTING, WITH_PROCESS, State, Wish, outside
-from fornada.core.names import Instant
+from fornada.core.names import NEVER, Instant
 from fornada.core.policy.idle import Use
 from fornada.core.ports import ExitStatus, ProcessPort, Step, Version
 from fornada.node.home import Home

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from fornada.core.errors import FornadaError, InternalFault, OutOfDeviceMemory
-from fornada.core.names import Instant
+from fornada.core.names import NEVER, Instant
 from fornada.core.requests import AnswerHead
 from fornada.node.arenas import LONG_BYTES, Arenas
 from fornada.node.bodies import HEAD_BYTES, Bodies
@@ -43,7 +43,6 @@ from fornada_sdk.wire.messages import (
     with_head,
 )
 
-NEVER = Instant(float("inf"))
 OUTBOX_BYTES = 4 * 1024**2
 """Bytes that may wait for the socket before requests stay in their line."""
 TURN_S = 0.001

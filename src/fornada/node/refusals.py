@@ -4,9 +4,9 @@ from typing import assert_never
 
 from fornada.core.errors import DiskFull, FornadaError, InternalFault, LoadFailed, NeverFits, OutOfDeviceMemory, RunnerDied, Unavailable
 from fornada.core.lifecycle.events import Cut, FailureKind
-from fornada.core.lifecycle.life import NEVER, ModelLife
+from fornada.core.lifecycle.life import ModelLife
 from fornada.core.lifecycle.states import State
-from fornada.core.names import Instant, ModelName
+from fornada.core.names import NEVER, Instant, ModelName
 
 CUT_RETRY_S = 1.0
 

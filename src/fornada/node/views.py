@@ -3,9 +3,8 @@
 from typing import Any
 
 from fornada.core.lifecycle.events import FailureKind
-from fornada.core.lifecycle.life import NEVER
 from fornada.core.lifecycle.states import CLOSING, RESTING, WITH_PROCESS, State, outside
-from fornada.core.names import Instant
+from fornada.core.names import NEVER, Instant
 from fornada.core.policy.memory import CPU
 from fornada.core.ports import ModelView
 from fornada.node.instance import Instance

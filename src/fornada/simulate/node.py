@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fornada.core.names import Instant, ModelName
+from fornada.core.names import NEVER, Instant, ModelName
 from fornada.core.policy.admission import SAMPLES, Standing, admit
 from fornada.core.policy.demand import Demand, rate, seen
 from fornada.core.policy.forecast import forecast
 from fornada.core.policy.ladder import UNKNOWN
 from fornada.core.policy.memory import CPU, READY, Bounds, DeviceRoom, Holding, Need, Phase
-from fornada.core.policy.placement import NEVER, Plan, plan
+from fornada.core.policy.placement import Plan, plan
 from fornada.core.policy.prefetch import prefetch
 from fornada.simulate.report import Answered, Choice, Report
 from fornada.simulate.traffic import Asked, SimulatedModel

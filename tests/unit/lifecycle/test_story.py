@@ -57,9 +57,10 @@ from fornada.core.lifecycle.events import (
     Withdraw,
     Woken,
 )
-from fornada.core.lifecycle.life import NEVER, IllegalTransition, ModelLife, Terms
+from fornada.core.lifecycle.life import IllegalTransition, ModelLife, Terms
 from fornada.core.lifecycle.model import step
 from fornada.core.lifecycle.states import State, Wish, outside
+from fornada.core.names import NEVER
 from fornada.core.policy.backoff import FREE_CRASHES
 
 TERMS = Terms(load_timeout_s=300.0, kill_s=5.0, backoff_s=1.0)

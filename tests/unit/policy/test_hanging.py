@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import hypothesis.strategies as st
 from hypothesis import given
 
-from fornada.core.names import Instant
-from fornada.core.policy.hanging import LEAST_S, LOOKS, NEVER, Bounds, Held, look
+from fornada.core.names import NEVER, Instant
+from fornada.core.policy.hanging import LEAST_S, LOOKS, Bounds, Held, look
 
 ONE = Bounds(lanes=1, most=1, timeout_s=60.0, cancel_s=30.0)
 

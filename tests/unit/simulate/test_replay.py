@@ -5,10 +5,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from fornada.core.names import Instant, ModelName
+from fornada.core.names import NEVER, Instant, ModelName
 from fornada.core.policy.ladder import Ladder
 from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, Phase
-from fornada.core.policy.placement import NEVER, Plan, plan
+from fornada.core.policy.placement import Plan, plan
 from fornada.core.policy.record import Came, Entry, Gone, Known, Learned, Moment, Ready, Slept, line, moment, read
 from fornada.simulate.replay import Replay, choices, different_plans
 

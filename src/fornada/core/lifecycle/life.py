@@ -6,7 +6,6 @@ from fornada.core.lifecycle.events import Event, FailureKind
 from fornada.core.lifecycle.states import Stage, State, Wish
 from fornada.core.names import Instant
 
-NEVER = Instant(float("inf"))
 BEGINNING = Instant(0.0)
 
 

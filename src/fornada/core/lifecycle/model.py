@@ -77,9 +77,9 @@ from fornada.core.lifecycle.events import (
     Withdraw,
     Woken,
 )
-from fornada.core.lifecycle.life import NEVER, Failure, IllegalTransition, ModelLife
+from fornada.core.lifecycle.life import Failure, IllegalTransition, ModelLife
 from fornada.core.lifecycle.states import CLOSING, COMING_UP, IN_BED, PROVISIONING, RESTING, WITH_PROCESS, Stage, State, Wish
-from fornada.core.names import Instant
+from fornada.core.names import NEVER, Instant
 from fornada.core.policy.backoff import after_crashes, after_failures
 
 ASK_LONGEST_S = 5.0

@@ -8,10 +8,10 @@ it would have waited too long; who is let in may still be refused when the bound
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fornada.core.names import Instant
+from fornada.core.names import NEVER, Instant
 from fornada.core.policy.ladder import Rung, down_s
 from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, Phase
-from fornada.core.policy.placement import NEVER, Plan, plan
+from fornada.core.policy.placement import Plan, plan
 
 STEPS_FOR_EACH = 4
 """Of a forecast: grant, ready, rest, and the way down of whoever goes for it."""

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fornada.core.names import Instant
+from fornada.core.names import NEVER, Instant
 
 LOOKS = 4
 """How often within cancel_s one looks again: what waited inside the process may have had its turn meanwhile."""
 LEAST_S = 0.05
 """Between two looks, however short cancel_s is."""
-NEVER = Instant(float("inf"))
 
 
 @dataclass(frozen=True, slots=True)

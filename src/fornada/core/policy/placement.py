@@ -11,7 +11,7 @@ models with steady traffic take turns.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fornada.core.names import Instant
+from fornada.core.names import NEVER, Instant
 from fornada.core.policy.ladder import Rung
 from fornada.core.policy.memory import CPU, Bounds, DeviceRoom, Holding, Need, host_of
 from fornada.core.policy.naming import named
@@ -26,7 +26,6 @@ up to twice as long (docs/decisions/0015). Two models that both always have work
 LOOKS_AHEAD = 16
 """For so many of those who wait victims are looked for at a time, the oldest first; the others keep their place in the line. A search costs as much
 as there are holders, and what is chosen for the seventeenth is another choice by the time the first sixteen have gone in."""
-NEVER = Instant(float("inf"))
 
 
 @dataclass(frozen=True, slots=True)

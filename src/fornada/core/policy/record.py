@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import msgspec
 
-from fornada.core.names import Instant, ModelName
+from fornada.core.names import NEVER, Instant, ModelName
 from fornada.core.policy.ladder import Ladder
 from fornada.core.policy.memory import Bounds, DeviceRoom, Holding, Need
-from fornada.core.policy.placement import NEVER, Plan, plan
+from fornada.core.policy.placement import Plan, plan
 
 UNSET = Instant(0.0)
 
