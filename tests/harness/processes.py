@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,14 +50,19 @@ def read_stat(pid: int) -> Stat | None:
 
 def seen(pid: int) -> Process:
     """The process `pid`, which must be alive now."""
-    stat = read_stat(pid)
-    assert stat and stat.state not in "ZX", f"no live process {pid}"
-    return Process(pid, stat.started, stat.name)
+    found = living([pid])
+    assert found, f"no live process {pid}"
+    return found[0]
+
+
+def living(pids: Iterable[int]) -> list[Process]:
+    """Those of `pids` that are alive now, each looked at once: between two looks it may end."""
+    found = [read_stat(pid) for pid in pids]
+    return [Process(stat.pid, stat.started, stat.name) for stat in found if stat and stat.state not in "ZX"]
 
 
 def alive(pid: int) -> bool:
-    stat = read_stat(pid)
-    return stat is not None and stat.state not in "ZX"
+    return bool(living([pid]))
 
 
 def descendants(pid: int) -> list[Process]:

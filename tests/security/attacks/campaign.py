@@ -16,7 +16,7 @@ from tests.bounds import bound
 from tests.harness.bundles import archive
 from tests.harness.client import Response
 from tests.harness.node import Node, NodeFailed
-from tests.harness.processes import Process, alive, descriptors, marked, seen
+from tests.harness.processes import Process, descriptors, living, marked
 from tests.security.attacks.bundle import bundle, model_name
 from tests.security.attacks.judge import Attempt, Outcome, all_attempts, judge, named
 from tests.security.attacks.poison import NOT_AT_IMPORT, make_poison, make_sdist
@@ -106,7 +106,7 @@ class Campaign:
                 assert self.node.run(name, {"shared": "x" * 500_000}).status == 200
         before = self._held()
         answer = self.node.run(name, {**self.scene.told, "part": part}, timeout_s=60)
-        processes = [seen(pid) for pid in self.node.pids(name) if alive(pid)]
+        processes = living(self.node.pids(name))
         harm = self._unrest()
         mark = f"{MARK}-{part}"
         if answer.status == 200:
