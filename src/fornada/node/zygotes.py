@@ -42,7 +42,7 @@ WEIGH_S = 30.0
 """Between two readings of one: it changes only by what its children have come to share, and reading a large one takes milliseconds."""
 HOST_SHARE = 0.25
 """Of the host's memory for models, all of them together may hold that much."""
-NEVER = Instant(0.0)
+LONG_AGO = Instant(0.0)
 PROCESSES = 512
 OPEN_FILES = 4096
 
@@ -68,7 +68,7 @@ class Source:
     order: ZygoteOrder | None
     """None: a predecessor's, of which nothing has been started since."""
     defaults: tuple[str, ...] = ()
-    last_used: Instant = NEVER
+    last_used: Instant = LONG_AGO
     instances: set[str] = field(default_factory=set)
     proven: bool = False
     """Something of it has become ready: until then its packages may be no good, and the first start needs the machine for itself."""
@@ -79,13 +79,13 @@ class Source:
     """What one of them keeps, as far as it is known."""
     held_bytes: int = 0
     """What the process holds of the host, or the one before it did."""
-    weighed_at: Instant = NEVER
+    weighed_at: Instant = LONG_AGO
     pid: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     ready_at: Instant | None = None
     """Since when it has been; None: it isn't."""
     failures: int = 0
-    failed_at: Instant = NEVER
+    failed_at: Instant = LONG_AGO
     reason: str = ""
     """Why the last one failed."""
 
@@ -176,7 +176,7 @@ class Zygotes:
         if source.pid and pid and pid != source.pid and state is State.ENDED:
             return  # a predecessor of the one that is there now
         if pid != source.pid:
-            source.pid, source.weighed_at = pid, NEVER
+            source.pid, source.weighed_at = pid, LONG_AGO
         match state:
             case State.IMPORTING:
                 source.facts = {}

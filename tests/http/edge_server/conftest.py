@@ -11,11 +11,12 @@ import pytest
 
 from fornada.core.keys import Key, KeyId, Role, new_key
 from fornada.core.names import AccountId
+from fornada.core.requests import AnswerHead
 from fornada.core.settings import AuthSettings, GatewaysSettings, ServerSettings
 from fornada.core.usage import UsagePort
 from fornada.edge.keyring import Keyring
 from tests.harness.client import Connection, Response
-from tests.unit.edge.fakes import Edge
+from tests.unit.edge.fakes import Edge, Submitted, until
 
 RUN = "/client/v4/accounts/acc/ai/run/"
 
@@ -44,6 +45,43 @@ class Served(Edge):
 
     def run(self, payload: Any, *, model: str = "@test/a", headers: Mapping[str, str] | None = None) -> Response:
         return self.fetch("POST", RUN + model, payload=payload, headers=headers)
+
+
+class Windowed:
+    """A model that streams `count` texts of 16 kB to this request, as a runner does: of what the reader hasn't taken there is WINDOW."""
+
+    WINDOW = 262_144
+
+    def __init__(self, edge: Served, submitted: Submitted, count: int) -> None:
+        self.sent = 0
+        """Bytes."""
+        self.item = json.dumps({"text": "x" * 16_000}).encode()
+        self.all = count * len(self.item)
+        self._edge = edge
+        self._submitted = submitted
+        edge.tell(submitted.sink.stream_begins, AnswerHead())
+
+    def go_on(self) -> None:
+        """As far as the window lets it."""
+        self._edge.tell(self._fill)
+
+    def read(self, connection: Connection) -> None:
+        """Its texts, with what it says after each of them, and its end."""
+        for number, _ in enumerate(connection.read_events(), 1):
+            self.go_on()
+            if number * len(self.item) == self.all:
+                break
+        until(lambda: self._submitted.taken == self.sent == self.all, what="all of it was taken")
+        self._edge.tell(self._submitted.sink.stream_ends, None)
+
+    def _fill(self) -> None:
+        while self.sent - self._submitted.taken < self.WINDOW and self.sent < self.all:
+            self._submitted.sink.item(self.item)
+            self.sent += len(self.item)
+
+    def is_bounded(self) -> bool:
+        """Whether it waits for the reader, with no more on the way than a window and the last text."""
+        return 0 < self.sent - self._submitted.taken <= self.WINDOW + len(self.item)
 
 
 @dataclass

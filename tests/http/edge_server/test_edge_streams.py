@@ -10,7 +10,7 @@ from fornada.core.errors import BadRequest, Busy, DeadlinePassed, RunnerDied
 from fornada.core.requests import AnswerHead
 from tests.bounds import bound
 from tests.harness.client import request_bytes
-from tests.http.edge_server.conftest import RUN, Served
+from tests.http.edge_server.conftest import RUN, Served, Windowed
 from tests.unit.edge.fakes import Submitted, answer, items, refuse, stay_silent, until
 
 A = RUN + "@test/a"
@@ -126,38 +126,17 @@ def test_http_1_0_readers_get_the_stream_without_chunks(edge: Served):
 
 def test_what_a_reader_takes_is_given_back_to_the_model_and_no_more(edge: Served):
     edge.inference.behaviour = stay_silent
-    item = json.dumps({"text": "x" * 16_000}).encode()
     with edge.connect(receive_buffer=4096, timeout_s=30) as connection:
         connection.send_request("POST", A, STREAM)
         until(lambda: edge.inference.requests)
-        submitted = edge.inference.last
-        edge.tell(submitted.sink.stream_begins, AnswerHead())
-        sent = 0
-
-        def send_until_full() -> None:
-            nonlocal sent
-            while sent - submitted.taken < 262_144 and sent < 200 * len(item):  # as a runner with a window would
-                submitted.sink.item(item)
-                sent += len(item)
-
-        edge.tell(send_until_full)
+        model = Windowed(edge, edge.inference.last, 200)
         for _ in range(50):
-            edge.tell(send_until_full)
+            model.go_on()
             time.sleep(0.01)  # the case itself: nobody reads
-        assert sent < 8_000_000, "the kernel's buffers, ours, and a window"
-        held = sent - submitted.taken
-        assert 0 < held <= 262_144 + len(item)
+        assert model.sent < 8_000_000, "the kernel's buffers, ours, and a window"
+        assert model.is_bounded()
         connection.read_head()
-        seen = 0
-        for _ in connection.read_events():
-            seen += 1
-            edge.tell(send_until_full)
-            if seen == 200:
-                break
-        assert sent == 200 * len(item)
-        until(lambda: submitted.taken == sent, what="all of it was taken")
-        edge.tell(submitted.sink.stream_ends, None)
-    assert seen == 200
+        model.read(connection)
 
 
 def test_collected_items_are_taken_at_once_and_bounded(edge: Served):

@@ -8,7 +8,7 @@ import pytest
 from fornada.core.errors import ModelRaised
 from fornada.core.requests import AnswerHead
 from tests.harness.client import Closed
-from tests.http.edge_server.conftest import Served
+from tests.http.edge_server.conftest import Served, Windowed
 from tests.http.edge_server.gateway.conftest import ASK, DATA, GATEWAYS, WAY, ask, failing, logs, put, status
 from tests.unit.edge.fakes import echo, items, refuse, stay_silent, until
 
@@ -99,31 +99,15 @@ def test_a_caller_that_leaves_between_two_attempts_ends_them(edge: Served):
 
 def test_what_a_reader_takes_is_given_back_to_the_model_and_no_more(edge: Served):
     edge.inference.behaviour = stay_silent
-    item = json.dumps({"text": "x" * 16_000}).encode()
     with edge.connect(receive_buffer=4096, timeout_s=30) as connection:
         connection.send_request("POST", WAY, b'{"stream": true}')
         until(lambda: edge.inference.requests)
-        submitted = edge.inference.last
-        edge.tell(submitted.sink.stream_begins, AnswerHead())
-        sent = 0
-
-        def send_until_full() -> None:
-            nonlocal sent
-            while sent - submitted.taken < 262_144 and sent < 400 * len(item):  # as a runner with a window would
-                submitted.sink.item(item)
-                sent += len(item)
-
+        model = Windowed(edge, edge.inference.last, 400)
         for _ in range(50):
-            edge.tell(send_until_full)
-        assert 0 < sent - submitted.taken <= 262_144 + len(item)
-        head = connection.read_head()
-        assert head.status == 200
-        for number, _ in enumerate(connection.read_events(), 1):
-            edge.tell(send_until_full)
-            if number == 400:
-                break
-        until(lambda: submitted.taken == sent == 400 * len(item), what="all of it was taken")
-        edge.tell(submitted.sink.stream_ends, None)
+            model.go_on()
+        assert model.is_bounded()
+        assert connection.read_head().status == 200
+        model.read(connection)
 
 
 def test_a_deadline_holds_over_all_attempts(edge: Served):
