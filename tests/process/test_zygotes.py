@@ -4,11 +4,15 @@ import os
 import shutil
 import signal
 import subprocess
+import textwrap
 from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.bounds import count
 from tests.harness.waiting import until
 from tests.process.zygote_stand import FIRST_BLOCK, Stand
 
@@ -169,11 +173,83 @@ def test_what_a_hostile_zygote_says_costs_it_its_office_and_nobody_else_anything
     stand.ready(key="bad", modules=("hostile",))
     stand.spawn("one", key="bad")
     # What it has really forked may be up for a moment before it goes with its zygote.
-    until(lambda: stand.heard("unforked", "one") or stand.heard("ended", "one"), within_s=20, what="the end of it")
+    until(partial(_over, stand, "one"), within_s=20, what="the end of it")
     stand.hear("zygote", "bad", state="unfit" if lie == "silence" else "ended")
     assert stand.ask("neighbour", well=1) == {"well": 1}
     stand.ready(key="bad")
     stand.up("two", key="bad")
+
+
+def _over(stand: Stand, name: str) -> bool:
+    return stand.heard("unforked", name) or stand.heard("ended", name)
+
+
+DEAD_BEFORE_IT_IS_HEARD_OF = """
+pid = os.fork() or os._exit(3)
+pidfd = os.pidfd_open(pid)
+os.waitpid(pid, 0)
+for each in message.descriptors:
+    os.close(each)
+time.sleep({report_read_s})
+keeper.send(Kind.FORKED, {{"name": message.head["name"]}}, [pidfd])
+time.sleep({between_s})
+keeper.send(Kind.GONE, {{"name": message.head["name"], "status": 3}})
+"""
+
+
+@pytest.mark.parametrize("report_read_s", [0, 0.3])
+@pytest.mark.parametrize("between_s", [0, 0.3])
+@pytest.mark.parametrize("start", FORMS[:2], indirect=True)
+def test_a_fork_that_had_ended_before_the_keeper_heard_of_it_is_executed(
+    start: Callable[..., Stand], report_read_s: float, between_s: float
+):
+    stand = start()
+    code = textwrap.indent(DEAD_BEFORE_IT_IS_HEARD_OF.format(report_read_s=report_read_s, between_s=between_s), " " * 8)
+    (stand.src / "hostile.py").write_text(HOSTILE.replace("        {code}", code))
+    stand.ready(key="good")
+    stand.up("neighbour", key="good")
+    stand.ready(key="bad", modules=("hostile",))
+    stand.spawn("one", key="bad")
+    assert stand.hear("unforked", "one")["why"] == "it exited with code 3"
+    assert stand.ask("neighbour", well=1) == {"well": 1}
+
+
+STEPS = {
+    "fork": "super()._heard(message)",
+    "own": "keeper.send(Kind.FORKED, {'name': name}, [os.pidfd_open(os.getpid())])",
+    "live": "pid = os.fork() or time.sleep(600); keeper.send(Kind.FORKED, {'name': name}, [os.pidfd_open(pid)])",
+    "dead": "pid = os.fork() or os._exit(3); fd = os.pidfd_open(pid); os.waitpid(pid, 0); keeper.send(Kind.FORKED, {'name': name}, [fd])",
+    "kill": "[os.kill(child, 9) for child in (*self._names, pid) if child]",
+    "refuse": "keeper.send(Kind.FORKED, {'name': name, 'reason': 'no'})",
+    "gone": "keeper.send(Kind.GONE, {'name': name, 'status': 0})",
+    "signalled": "keeper.send(Kind.GONE, {'name': name, 'signal': 9})",
+    "report": "message.descriptors and os.write(message.descriptors[3], b'it failed')",
+    "close": "[os.close(each) for each in message.descriptors]; message.descriptors.clear()",
+    "talk": "message.descriptors and os.write(message.descriptors[2], b'nonsense')",
+    "warm": "keeper.send(Kind.WARM, {})",
+    "unfit": "keeper.send(Kind.UNFIT, {'reason': 'so'})",
+    "reap": "self._reap()",
+    "wait": "time.sleep(0.05)",
+}
+"""What a zygote may do about an order, in any order."""
+STEPS_MOST = 7
+
+
+@pytest.mark.parametrize("start", FORMS[:2], indirect=True)
+def test_whatever_a_zygote_does_in_whatever_order_the_keeper_and_others_go_on(start: Callable[..., Stand]):
+    stand = start(fork_s=1.0)
+    stand.ready(key="good")
+    stand.up("neighbour", key="good")
+    for seed in range(count(12, long=150)):
+        random = Random(seed)
+        steps = random.choices(list(STEPS), k=random.randint(1, STEPS_MOST))
+        lines = "\n        ".join(["name, pid = message.head['name'], 0", *(STEPS[step] for step in steps), "os._exit(0)"])
+        (stand.src / f"hostile{seed}.py").write_text(HOSTILE.replace("{code}", lines))
+        stand.ready(key="bad", modules=(f"hostile{seed}",))
+        stand.spawn(f"one{seed}", key="bad")
+        until(partial(_over, stand, f"one{seed}"), within_s=20, what=f"the end of it; {seed}: {steps}")
+        assert stand.hear("zygote", "bad", state="ended"), (seed, steps)
+        assert stand.ask("neighbour", well=seed) == {"well": seed}, (seed, steps)
 
 
 def test_what_cannot_be_executed_is_unfit(stand: Stand):

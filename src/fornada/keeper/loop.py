@@ -7,10 +7,13 @@ import select
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
+FAULTS_MOST, FAULTS_S = 20, 60.0
+"""More faults than that within that time are no accident: the next one is raised."""
 LONGEST_POLL_S = 3600.0
 """poll takes no more milliseconds than an int holds, 24 days; a setting may say more."""
 
@@ -32,7 +35,11 @@ class Timer:
 class Loop:
     """Calls back what was asked for, until `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, failed: Callable[[Exception], None] | None = None) -> None:
+        """`failed` is told what a callback has raised, a fault of ours; without it, that is raised."""
+        self._failed = failed
+        self._faults: deque[float] = deque(maxlen=FAULTS_MOST)
+        """When the last ones were."""
         self._epoll = select.epoll()
         self._ready: dict[int, Callable[[], None]] = {}
         self._timers: list[tuple[float, int, Timer]] = []
@@ -84,7 +91,7 @@ class Loop:
             for descriptor, _ in self._epoll.poll(self._timeout_s()):
                 ready = self._ready.get(descriptor)
                 if ready is not None and not self._stopped:
-                    ready()
+                    self._call(ready)
             self._run_timers()
 
     def _timeout_s(self) -> float | None:
@@ -98,7 +105,7 @@ class Loop:
             timer = heapq.heappop(self._timers)[2]
             if not timer.cancelled:
                 call, timer.call = timer.call, _nothing
-                call()
+                self._call(call)
 
     def _rung(self) -> None:
         try:
@@ -108,7 +115,26 @@ class Loop:
         for number in sorted(set(numbers)):
             call = self._signals.get(number)
             if call is not None:
-                call()
+                self._answer(call)
+
+    def _answer(self, call: Callable[[], None]) -> None:
+        """A signal. After a fault it is called again: no other signal may come for what it hadn't come to."""
+        if not self._call(call):
+            self.later(0, lambda: self._answer(call))
+
+    def _call(self, call: Callable[[], None]) -> bool:
+        """Whether it went well."""
+        try:
+            call()
+        except Exception as error:  # the boundary with what children say and do: a fault over one mustn't end all the others
+            now = self.now()
+            often = len(self._faults) == FAULTS_MOST and now - self._faults[0] < FAULTS_S
+            if self._failed is None or often:
+                raise
+            self._faults.append(now)
+            self._failed(error)
+            return False
+        return True
 
 
 def _nothing() -> None:

@@ -11,7 +11,7 @@ from fornada.keeper import config
 from fornada.keeper.keeper import Keeper
 from fornada.keeper.loop import Loop
 from fornada.keeper.peer import Peer
-from fornada.keeper.say import say
+from fornada.keeper.say import say, say_fault
 from fornada.keeper.starting import CONTROL_SETTINGS, CONTROL_SOCKET
 from fornada.keeper.walls import NoWalls, Walls
 from fornada_sdk.sandbox import syscalls
@@ -40,7 +40,7 @@ def main() -> None:
     _open_many_files()
     for name, value in CONTROL_ENVIRONMENT.items():
         os.putenv(name, value)
-    loop = Loop()
+    loop = Loop(failed=say_fault)
     try:
         walls = Walls(settings.walls, loop)
     except NoWalls as error:

@@ -19,3 +19,13 @@ def say(text: str) -> None:
             os.write(descriptor, line)
     except (OSError, AttributeError, ValueError):
         return
+
+
+def say_fault(error: Exception) -> None:
+    """A fault of ours, which somebody should report, with the calls that led to it, the last one first."""
+    calls, step = [], error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        calls.append(f"{os.path.basename(code.co_filename)}:{step.tb_lineno} {code.co_name}")
+        step = step.tb_next
+    say(f"a fault of Fornada's own, please report it; the keeper goes on: {error!r:.500} in {' < '.join(reversed(calls))}")

@@ -266,7 +266,9 @@ class Zygotes:
         del zygote.forks[fork.name]
         self._loop.unwatch(fork.pidfd)
         if fork.instance is not None and fork.instance.life is Life.STARTING:
-            self._failed(zygote, fork, children.read_report(fork.report) or f"it {end}")
+            # Its report may be read to the end already: of what was dead before we heard of it.
+            said = children.read_report(fork.report) if fork.report >= 0 else ""
+            self._failed(zygote, fork, said or f"it {end}")
         self._let_go(zygote, fork)
         child = fork.instance
         if child is not None:
