@@ -6,7 +6,8 @@ import platform
 from collections.abc import Callable
 
 _MACHINE = platform.machine()
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC = ctypes.PyDLL(None, use_errno=True)
+"""Calls keep the interpreter's lock: where another thread had it, the process that clone3 makes would wait for it for ever."""
 _NUMBERS = {
     "x86_64": {
         "ptrace": 101,
