@@ -139,6 +139,7 @@ def test_one_that_leaves_threads_behind_is_unfit_and_says_why(stand: Stand):
 
 HOSTILE = """
 import os, socket, struct, threading, time
+from fornada_sdk.wire.framing import frame
 from fornada_sdk.wire import channel
 from fornada_sdk.wire.messages import Kind
 from fornada_sdk.runner import zygote
@@ -158,6 +159,7 @@ LIES = {
     "an odd end": 'super()._heard(message); keeper.send(Kind.GONE, {"name": message.head["name"], "status": -1, "signal": "9"})',
     "a flood": 'any(keeper.send(Kind.WARM, {"modules": []}) for _ in range(1000))',
     "no JSON": 'keeper._sock.send(struct.pack("<I", 5) + b"hello")',
+    "half a character": 'keeper._sock.send(frame(Kind.FORKED, 0, b\'{"name":"one","reason":"\\\\ud800"}\'))',
     "something large": 'keeper._queue_bytes = 1 << 30; keeper.send(Kind.FORKED, {"name": "x" * (1 << 25)})',
     "its own pidfd and an early end": 'keeper.send(Kind.FORKED, {"name": message.head["name"]}, [os.pidfd_open(os.getpid())]); os._exit(0)',
 }

@@ -24,7 +24,7 @@ from fornada.keeper.zygote_records import Fork, ForkedChild, ZygoteChild, Zygote
 from fornada.keeper.zygote_starting import ask_for_instance, ask_for_spare, give_to, start_zygote, suits_a_spare
 from fornada_sdk.wire.channel import Message
 from fornada_sdk.wire.framing import ProtocolError
-from fornada_sdk.wire.messages import Kind
+from fornada_sdk.wire.messages import Kind, encode
 
 IMPORT_S = 120.0
 """From its start until WARM."""
@@ -149,6 +149,7 @@ class Zygotes:
         head, descriptors = message.head, message.descriptors
         fork = zygote.forks.get(str(head.get("name", "")))
         try:
+            _refuse_what_cant_be_sent_on(head)
             match message.kind:
                 case Kind.WARM if zygote.state is ZygoteState.IMPORTING and not zygote.facts:
                     self._warm(zygote, head)
@@ -389,6 +390,14 @@ class Zygotes:
                 say(f"the zygote {zygote.name} gets no spare: {error.strerror or error}")
                 return
             self._asked(zygote, fork)
+
+
+def _refuse_what_cant_be_sent_on(head: dict[str, Any]) -> None:
+    """Half of a surrogate pair would fail only where the control plane is told. Raises ProtocolError."""
+    try:
+        encode(head)
+    except ValueError as error:
+        raise ProtocolError(f"a text that has no bytes: {error}") from None
 
 
 def _outer(pidfd: int) -> int:
