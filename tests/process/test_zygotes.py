@@ -161,6 +161,10 @@ LIES = {
     "no JSON": 'keeper._sock.send(struct.pack("<I", 5) + b"hello")',
     "half a character": 'keeper._sock.send(frame(Kind.FORKED, 0, b\'{"name":"one","reason":"\\\\ud800"}\'))',
     "something large": 'keeper._queue_bytes = 1 << 30; keeper.send(Kind.FORKED, {"name": "x" * (1 << 25)})',
+    "the keeper's pidfd": "peer = keeper._sock.getsockopt(socket.SOL_SOCKET, 77, 4); "  # SO_PEERPIDFD
+    'keeper.send(Kind.FORKED, {"name": message.head["name"]}, [struct.unpack("i", peer)[0]]); '
+    'os.write(message.descriptors[3], b"it failed")',
+    "its own pidfd": 'keeper.send(Kind.FORKED, {"name": message.head["name"]}, [os.pidfd_open(os.getpid())])',
     "its own pidfd and an early end": 'keeper.send(Kind.FORKED, {"name": message.head["name"]}, [os.pidfd_open(os.getpid())]); os._exit(0)',
 }
 

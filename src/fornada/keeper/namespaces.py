@@ -83,7 +83,7 @@ def outer_pid(pid: int) -> int:
 
 
 def parent_of(pid: int) -> int:
-    """Where pids are the same here and outside; 0 for a process that is gone."""
+    """Both as /proc has them, outside; 0 for a process that is gone, or that has no parent there."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return int(file.read().rpartition(")")[2].split()[1])

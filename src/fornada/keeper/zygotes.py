@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from fornada.keeper import children, memory_watch
+from fornada.keeper import children, memory_watch, namespaces
 from fornada.keeper.children import Exit
 from fornada.keeper.loop import Loop
 from fornada.keeper.orders import Spawn, Zygote
@@ -187,6 +187,8 @@ class Zygotes:
         if len(descriptors) != 1:
             raise ProtocolError(f"a fork with {len(descriptors)} descriptors")
         outer = _outer(descriptors[0])
+        if outer and not _is_forked_by(zygote, outer):
+            raise ProtocolError(f"a fork that isn't its child (pid {outer})")
         fork.pidfd, fork.outer = os.dup(descriptors[0]), outer
         fork.enclosure.forked(outer)
         fork.enclosure.end = lambda: self._signal(fork, signal.SIGKILL)
@@ -408,6 +410,12 @@ def _outer(pidfd: int) -> int:
                 if line.startswith("Pid:") and (found := int(line.split()[1])):
                     return max(0, found)
     raise ProtocolError("a fork whose descriptor is no pidfd of a process of ours")
+
+
+def _is_forked_by(zygote: ZygoteChild, outer: int) -> bool:
+    """Any socket of ours tells its owner a pidfd of the keeper: what is signalled, stopped and measured as an instance must be one."""
+    parent = namespaces.parent_of(outer)
+    return (namespaces.parent_of(parent) if zygote.apart else parent) == zygote.outer  # with walls, its guard is
 
 
 def _exit(head: dict[str, Any]) -> Exit:
