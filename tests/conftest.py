@@ -7,10 +7,10 @@ import hypothesis
 import pytest
 
 from fornada.keeper.cgroups import place, tree
-from tests.bounds import LONG, SCALE, bound
+from tests.bounds import LONG, SCALE, bound, count
 from tests.harness import alone, second_try
 
-TEST_TIMEOUT_S = 300  # the same as `timeout` in pyproject.toml, which can't be scaled
+TEST_TIMEOUT_S = count(300, long=1800)  # the first is `timeout` in pyproject.toml, which can't be scaled
 
 # No deadline for one example: a loaded machine would fail tests that have nothing to do with time.
 hypothesis.settings.register_profile("usual", deadline=None, derandomize=True, max_examples=60)
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("long") and not LONG:
             item.add_marker(pytest.mark.skip(reason="full counts: make test-long"))
-        if SCALE != 1 and not item.get_closest_marker("timeout"):
+        if (LONG or SCALE != 1) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(bound(TEST_TIMEOUT_S)))
 
 

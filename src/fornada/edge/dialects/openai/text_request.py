@@ -28,6 +28,14 @@ _TRUE = msgspec.Raw(b"true")
 _CHAT, _COMPLETION = Shared(CHAT_IN), Shared(COMPLETION_IN)
 
 
+class _Prepared(NamedTuple):
+    """What came beside the model's input."""
+
+    reject_if_busy: bool
+    renamed: bool
+    """`max_tokens` came under its newer name."""
+
+
 class TextRequest(NamedTuple):
     """A request, ready for the runner."""
 
@@ -44,32 +52,32 @@ class TextRequest(NamedTuple):
 
 def read_chat(fields: Fields, contract: Contract) -> TextRequest:
     """A conversation. Raises BadRequest with the field's name."""
-    options = _prepared(fields)
+    prepared = _prepared(fields)
     if "messages" not in fields:
         raise BadRequest("missing the field 'messages'")
     fields.pop("prompt", None)
     values = {name: value_of(raw) for name, raw in fields.items()}
-    _rules(contract, _CHAT).check(values)
+    _check(_rules(contract, _CHAT), values, prepared)
     if contract.drop_nulls and made_plain(values["messages"]):
         fields["messages"] = msgspec.Raw(msgspec.json.encode(values["messages"]))
-    return _request(fields, values, options, contract)._replace(json_mode=promised(values))
+    return _request(fields, values, prepared.reject_if_busy, contract)._replace(json_mode=promised(values))
 
 
 def read_text(fields: Fields, contract: Contract, engine: str) -> TextRequest:
     """A text to go on from. Raises BadRequest with the field's name."""
-    options = _prepared(fields)
+    prepared = _prepared(fields)
     if "prompt" not in fields:
         raise BadRequest("missing the field 'prompt'")
     fields.pop("messages", None)
     values = {name: value_of(raw) for name, raw in fields.items()}
     prompts = _prompts(values["prompt"], engine)
-    _rules(contract, _COMPLETION).check({**values, "prompt": prompts[0]})
+    _check(_rules(contract, _COMPLETION), {**values, "prompt": prompts[0]}, prepared)
     if (values.get("best_of") or 1) > (values.get("n") or 1):
         raise BadRequest("'best_of' can't be more than 'n': each answer that is made is given")
     if len(prompts) == 1:
         fields["prompt"] = msgspec.Raw(msgspec.json.encode(prompts[0]))
     fields["raw"] = _TRUE
-    return _request(fields, values, options, contract)
+    return _request(fields, values, prepared.reject_if_busy, contract)
 
 
 def _rules(contract: Contract, door: Shared) -> Contract | Shared:
@@ -77,15 +85,26 @@ def _rules(contract: Contract, door: Shared) -> Contract | Shared:
     return door if contract.drop_nulls else contract
 
 
-def _prepared(fields: Fields) -> bool:
-    """Takes off what is not the model's. Returns whether a busy model refuses."""
+def _check(rules: Contract | Shared, values: dict[str, Any], prepared: _Prepared) -> None:
+    """Raises BadRequest with the name that the caller knows, too."""
+    try:
+        rules.check(values)
+    except BadRequest as error:
+        if prepared.renamed and "max_tokens" in error.message:
+            raise BadRequest(f"{error.message}; it came as 'max_completion_tokens'") from None
+        raise
+
+
+def _prepared(fields: Fields) -> _Prepared:
+    """Takes off what is not the model's."""
     options = read_options(fields.pop("options")) if "options" in fields else NO_OPTIONS
     del fields["model"]
     for name in [name for name, raw in fields.items() if bytes(raw) == b"null"]:
         del fields[name]
-    if "max_completion_tokens" in fields and "max_tokens" not in fields:
+    renamed = "max_completion_tokens" in fields and "max_tokens" not in fields
+    if renamed:
         fields["max_tokens"] = fields.pop("max_completion_tokens")
-    return options.reject_if_busy
+    return _Prepared(options.reject_if_busy, renamed)
 
 
 def _request(fields: Fields, values: dict[str, Any], reject_if_busy: bool, contract: Contract) -> TextRequest:
