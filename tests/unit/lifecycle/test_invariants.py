@@ -159,7 +159,7 @@ class Life(RuleBasedStateMachine):
     @rule(fits=st.booleans())
     def the_scheduler_answers(self, fits):
         self.waiting = False
-        self.reserved = fits
+        self.reserved = fits or self.life.state is State.ROUSED  # who sleeps keeps what it holds asleep
         self.tell(e.Granted() if fits else e.NeverFits(self.now, "9 GiB of 8 GiB"))
 
     # ---- keeper and runner

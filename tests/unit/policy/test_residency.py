@@ -60,7 +60,7 @@ class Broker(RuleBasedStateMachine):
         self.pinned = set()
         self.foreign = 0
         self.asked = 0
-        self.unserved_victims = []
+        self.ended_asleep = set()
         self.simulation = Simulation(models, self.devices, bounds=self.bounds, choose=self.watched)
 
     def watched(self, needs, holdings, devices, *, bounds, now) -> Plan:
@@ -75,6 +75,8 @@ class Broker(RuleBasedStateMachine):
             assert victim.served or victim.phase is Phase.ASLEEP or idle_for_nobody
             # Turns: never for a wish that is younger than its own oldest request.
             assert victim.oldest_waiting is None or any(need.since <= victim.oldest_waiting for need in needs)
+        evicted_asleep = {key for key in made.evict if held[key].phase is Phase.ASLEEP}
+        self.ended_asleep = (self.ended_asleep - {*made.evict}) | evicted_asleep
         oldest = min(needs, key=lambda need: (need.since, need.key))
         granted = {grant.key for grant in made.grants}
         if now - oldest.since >= bounds.max_wait_s / 2 and oldest.key not in granted and not made.evict and not made.sleep:
@@ -153,7 +155,9 @@ class Broker(RuleBasedStateMachine):
         for holding in holdings:
             if holding.phase is Phase.FALLING:
                 assert holding.memory_bytes >= holding.ladder.asleep_host_bytes
-        ready = {holding.model for holding in holdings if holding.phase is not Phase.ASLEEP}
+        # Who slept and ends was no resident before, and is none on its way out.
+        gone = {holding.key for holding in holdings if holding.phase is Phase.CLOSING} & self.ended_asleep
+        ready = {holding.model for holding in holdings if holding.phase is not Phase.ASLEEP and holding.key not in gone}
         assert not self.bounds.max_resident or len(ready) <= self.bounds.max_resident
 
     @invariant()
