@@ -25,11 +25,19 @@ def body_of(size: int) -> bytes:
     return b'{"a":"' + b"x" * (size - 8) + b'"}'
 
 
-def half_sent(edge: Served, stack: contextlib.ExitStack, size: int = 2 * MIB) -> Connection:
-    """A request of which half the body has come."""
+def begun(edge: Served, stack: contextlib.ExitStack, size: int, sent: int) -> Connection:
+    """A request of whose body `sent` bytes of `size` have been sent."""
     connection = stack.enter_context(edge.connect())
-    connection.send(request_bytes(edge.address, "POST", A, None, {"content-length": str(size)}) + body_of(size)[: size // 2])
+    connection.send(request_bytes(edge.address, "POST", A, None, {"content-length": str(size)}) + body_of(size)[:sent])
     return connection
+
+
+def unfinished(edge: Served, stack: contextlib.ExitStack, count: int) -> list[Connection]:
+    """Requests with bodies of 1 MiB that have come but for their last byte, and hold all they ever will: what was tried beside them while
+    they still came would have taken the room of some, and those would have been the refused ones."""
+    slow = [begun(edge, stack, MIB, MIB - 1) for _ in range(count)]
+    until(lambda: edge.held_bytes() >= count * (MIB - 1), what=f"{count} unfinished bodies have come")
+    return slow
 
 
 def large(edge: Served, size: int = MIB, *, chunked: bool = False) -> Response:
@@ -43,8 +51,7 @@ def fits(edge: Served) -> bool:
 @pytest.mark.parametrize("chunked", [False, True])
 def test_who_comes_beyond_the_bound_is_refused_early_and_told_when_to_come_again(edge: Served, chunked: bool):
     with contextlib.ExitStack() as stack:
-        slow = [half_sent(edge, stack) for _ in range(4)]
-        until(lambda: not fits(edge), what="four halves of 2 MiB fill the 4 MiB")
+        slow = unfinished(edge, stack, 4)
         refused = large(edge, chunked=chunked)
         assert (refused.status, refused.code) == (429, 3040)
         assert refused.headers["retry-after"] == "1" and "max_buffered" in refused.message
@@ -57,9 +64,8 @@ def test_who_comes_beyond_the_bound_is_refused_early_and_told_when_to_come_again
 
 def test_a_caller_in_the_middle_is_refused_and_the_connection_goes_on(edge: Served):
     with contextlib.ExitStack() as stack:
-        slow = [half_sent(edge, stack) for _ in range(3)]
-        until(lambda: not fits(edge), what="three halves of 2 MiB leave less than 1 MiB")
-        pushy = half_sent(edge, stack, 8 * MIB)
+        slow = unfinished(edge, stack, 3)
+        pushy = begun(edge, stack, 8 * MIB, 4 * MIB)
         answer = pushy.read_response()
         assert (answer.status, answer.code) == (429, 3040)
         for connection in slow:

@@ -397,6 +397,10 @@ class Edge:
         """How many are open."""
         return self.server.open_connections
 
+    def held_bytes(self) -> int:
+        """Of requests' bodies."""
+        return self.server.held_bytes
+
     def stop(self, grace_s: float = 0.0) -> None:
         self.do(self.server.stop(grace_s))
 

@@ -256,6 +256,11 @@ class Server:
     def open_connections(self) -> int:
         return len(self._shared.connections) if self._shared is not None else 0
 
+    @property
+    def held_bytes(self) -> int:
+        """Of bodies, all connections together ([server] max_buffered)."""
+        return self._shared.bodies.held if self._shared is not None else 0
+
     def withdraw(self) -> None:
         """Accepts nothing more; connections rest as soon as their requests are answered. `come_back` or `leave` follows. Those with TLS
         end then: what they are enciphered with is here, and nowhere else."""
