@@ -8,6 +8,7 @@ import pytest
 
 from fornada.keeper import loop as module
 from fornada.keeper.loop import FAULTS_MOST, Loop
+from fornada.keeper.say import say_fault
 
 
 class Closed(Loop):
@@ -93,3 +94,12 @@ def test_faults_now_and_then_are_not_one_after_the_other(loop: Loop, told: list[
     loop.later(0.01, loop.stop)
     loop.run()
     assert len(told) == FAULTS_MOST + 5
+
+
+def test_a_fault_is_one_line_with_the_calls_that_led_to_it(loop: Loop, told: list[Exception], capfd: pytest.CaptureFixture[str]):
+    loop.later(0, fail)
+    loop.later(0.01, loop.stop)
+    loop.run()
+    say_fault(told[0])
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "LookupError('a bug') in test_loop.py:" in line and "fail < loop.py:" in line
