@@ -3,6 +3,8 @@
 import ctypes
 import os
 import platform
+import socket
+import stat
 from collections.abc import Callable
 
 _MACHINE = platform.machine()
@@ -45,6 +47,7 @@ _NUMBERS = {
 _SAME = {"io_uring_setup": 425, "clone3": 435, "pidfd_getfd": 438, "pidfd_open": 434}
 
 NEWUSER = 0x10000000
+_SO_PEERPIDFD = 77
 
 
 def call(name: str, *arguments: "int | bytes | ctypes.Array[ctypes.c_char]") -> int:
@@ -57,6 +60,23 @@ def call(name: str, *arguments: "int | bytes | ctypes.Array[ctypes.c_char]") -> 
         error = ctypes.get_errno()
         raise OSError(error, f"{name}: {os.strerror(error)}")
     return result
+
+
+def own_sockets() -> "list[int]":
+    return [number for number in map(int, os.listdir("/proc/self/fd")) if _is_socket(number)]
+
+
+def _is_socket(number: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
+
+
+def peer_of(number: int) -> int:
+    """A pidfd of the process at a socket's other end, wherever that lives: the keeper, the control plane. Raises OSError."""
+    with socket.socket(fileno=os.dup(number)) as sock:
+        return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4), "little")
 
 
 def in_a_child(attempt: Callable[[], object]) -> None:

@@ -2,45 +2,29 @@
 
 import os
 import signal
-import socket
-import stat
 from functools import partial
 
 from fornada_sdk import Context
-from tests.security.attacks.kernel import call
+from tests.security.attacks.kernel import call, own_sockets, peer_of
 from tests.security.attacks.verdict import Told, Verdict, first_that_works
 
 WALL = "ESRCH, EINVAL (own pids) or EPERM (Landlock's scope, the strict filter)"
 
 NUMBERS = range(1, 200)
-SO_PEERPIDFD = 77
 
 
 def attempt(context: Context, told: Told) -> Verdict:
     others = [told["neighbour_pid"], os.getppid(), *NUMBERS]
     pids = [pid for pid in dict.fromkeys(others) if pid > 0 and not _own_thread(pid)]
     ways = {f"kill({pid})": partial(os.kill, pid, signal.SIGCONT) for pid in pids}
-    verdict = first_that_works({**ways, **{f"peer({number})": partial(_signal_peer, number) for number in _sockets()}})
+    verdict = first_that_works({**ways, **{f"peer({number})": partial(_signal_peer, number) for number in own_sockets()}})
     if not verdict["worked"]:
         verdict["how"] = ", ".join(sorted({wall.split(" ")[1] for wall in verdict["how"].split(", ")}))
     return verdict
 
 
-def _sockets() -> "list[int]":
-    return [number for number in map(int, os.listdir("/proc/self/fd")) if _is_socket(number)]
-
-
-def _is_socket(number: int) -> bool:
-    try:
-        return stat.S_ISSOCK(os.fstat(number).st_mode)
-    except OSError:
-        return False
-
-
 def _signal_peer(number: int) -> None:
-    """The process at a socket's other end, wherever that lives: the keeper, the control plane."""
-    with socket.socket(fileno=os.dup(number)) as sock:
-        descriptor = int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4), "little")
+    descriptor = peer_of(number)
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGCONT)
     finally:
