@@ -110,8 +110,13 @@ def turn(node: Node, everything: list[Example], *, number: int) -> None:
     for example in random.Random(number).sample(everything, len(everything)):
         answer = asked(node, example.spec.name, example.request, example.type)
         assert not (difference := unlike(answer, example.answer)), f"{example.spec.name} in turn {number}: {difference}"
-        living = sum(len(node.pids(each.spec.name)) for each in everything)
-        assert living <= RESIDENT, f"{living} models are resident after {example.spec.name}"
+        resident = [each.spec.name for each in everything if is_resident(node, each.spec.name)]
+        assert len(resident) <= RESIDENT, f"{resident} are resident after {example.spec.name}"
+
+
+def is_resident(node: Node, model: str) -> bool:
+    """Whether it takes one of the places that [node] max_resident counts: with a process, and not asleep in it."""
+    return any(instance["pid"] and instance["state"] != "asleep" for instance in node.model(model)["instances"])
 
 
 def at_rest(node: Node, everything: list[Example]) -> Holding:

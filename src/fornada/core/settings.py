@@ -9,7 +9,7 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[node]"""
 
     max_resident: int = 0
-    """Models resident at the same time; 0 = no limit by count."""
+    """Models resident at the same time, without those that are asleep; 0 = no limit by count."""
     drain_s: float = 30.0
     """How long running work may go on after SIGTERM, an unload or an eviction, and how long falling asleep may take after that."""
     kill_s: float = 5.0
