@@ -196,6 +196,8 @@ def test_answers_and_refusals_match_their_description(edge: Served):
     edge.catalog.add("@test/texts", task="text-embeddings")
     asked = [
         ("GET", "/client/v4/accounts/{account}/ai/models/search", "/client/v4/accounts/a/ai/models/search", None),
+        ("GET", "/client/v4/accounts/{account}/ai/models/search", "/client/v4/accounts/a/ai/models/search?format=openrouter", None),
+        ("GET", "/binding/{key}/ai-api/models/search", "/binding/-/ai-api/models/search?format=openrouter", None),
         ("GET", "/client/v4/accounts/{account}/ai/models/schema", "/client/v4/accounts/a/ai/models/schema?model=@test/a", None),
         ("GET", "/client/v4/accounts/{account}/ai/models/schema", "/client/v4/accounts/a/ai/models/schema?model=@no/such", None),
         ("GET", "/client/v4/accounts/{account}/ai/authors/search", "/client/v4/accounts/a/ai/authors/search", None),

@@ -76,23 +76,47 @@ _TASK: Object = {
     "properties": {name: {"type": "string"} for name in ("id", "name", "description")},
     "required": ["id", "name", "description"],
 }
+def _items(description: str, properties: Object) -> Object:
+    """A list of objects that have all of these."""
+    each = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "array", "description": description, "items": each}
+
+
+_TEXTS: Object = {"type": "array", "items": {"type": "string"}}
+_TOKENS: Object = {"type": ["integer", "null"]}
 MODELS = envelope(
     {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {
-                "id": {"type": "string", "format": "uuid"},
-                "source": {"type": "integer"},
-                "name": {"type": "string"},
-                "description": {"type": "string"},
-                "task": _TASK,
-                "created_at": {"type": "string"},
-                "tags": {"type": "array"},
-                "properties": {"type": "array", "items": {"type": "object"}},
-            },
-            "required": ["id", "source", "name", "description", "task", "created_at", "tags", "properties"],
-        },
+        "anyOf": [
+            _items(
+                "Workers AI's form, which comes without `format`",
+                {
+                    "id": {"type": "string", "format": "uuid"},
+                    "source": {"type": "integer"},
+                    "name": {"type": "string"},
+                    "description": {"type": "string"},
+                    "task": _TASK,
+                    "created_at": {"type": "string"},
+                    "tags": {"type": "array"},
+                    "properties": {"type": "array", "items": {"type": "object"}},
+                },
+            ),
+            _items(
+                "With `format=openrouter`. Prices are US dollars",
+                {
+                    "id": {"type": "string"},
+                    "name": {"type": "string"},
+                    "description": {"type": "string"},
+                    "created": {"type": "integer"},
+                    "input_modalities": _TEXTS,
+                    "output_modalities": _TEXTS,
+                    "context_length": _TOKENS,
+                    "max_output_length": _TOKENS,
+                    "pricing": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "supported_features": _TEXTS,
+                    "supported_sampling_parameters": _TEXTS,
+                },
+            ),
+        ]
     },
     result_info={
         "type": "object",
