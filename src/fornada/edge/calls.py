@@ -233,6 +233,11 @@ class Operation:
     errors: tuple[type[FornadaError], ...] = ()
     body_limit: int = 1024 * 1024
 
+    @property
+    def query_names(self) -> tuple[str, ...]:
+        """Parameters of its query: none of them is a list, and so each may come once."""
+        return tuple(parameter.name for parameter in self.parameters if parameter.place == "query")
+
     def named(self, id: str) -> "Operation":
         """The same under another id: for a second path."""
         return replace(self, id=id)

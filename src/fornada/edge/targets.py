@@ -3,7 +3,7 @@
 Models' names hold slashes, sent as they are or as %2F: paths are split while they are raw and decoded piece by piece.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from fornada.core.errors import BadRequest
@@ -65,11 +65,18 @@ def decoded(raw: bytes | str) -> str:
     return text
 
 
-def query_of(raw: bytes) -> dict[str, str]:
-    """Parameters of a query; of one that came twice the last. Raises BadRequest where it is no UTF-8 or has too many."""
+def query_of(raw: bytes, *, once: Collection[str] = ()) -> dict[str, str]:
+    """Parameters of a query; of one that came twice the last. Raises BadRequest where it is no UTF-8 or has too many, and where one of
+    `once` came twice. Others may: clients repeat what a route doesn't read (`include[]`), and what it reads itself (`filters[key]`)."""
     if not raw:
         return {}
     try:
-        return dict(parse_qsl(raw.decode("ascii", "strict"), keep_blank_values=True, errors="strict", max_num_fields=200))
+        pairs = parse_qsl(raw.decode("ascii", "strict"), keep_blank_values=True, errors="strict", max_num_fields=200)
     except ValueError:  # UnicodeDecodeError among them
         raise BadRequest("the query can't be read: it is no UTF-8, or has more than 200 parameters") from None
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for name in once:
+            if (count := sum(each == name for each, _ in pairs)) > 1:
+                raise BadRequest(f"'{name}' comes {count} times in the query, and has one value")
+    return found

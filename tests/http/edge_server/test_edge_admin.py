@@ -223,6 +223,21 @@ def test_answers_and_refusals_match_their_description(edge: Served):
         assert not errors, (method, target, errors)
 
 
+def test_published_parameters_of_a_query_come_once(edge: Served):
+    document = edge.fetch("GET", "/openapi.json").json()
+    tried = 0
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            target = re.sub(r"\{\w+\}", "x", path)
+            for name in [each["name"] for each in operation.get("parameters", []) if each["in"] == "query"]:
+                response = edge.fetch(method.upper(), f"{target}?{name}=1&z=1&z=2&{name}=1", b"{}")
+                tried += 1
+                assert response.status == 400 and f"'{name}' comes 2 times" in response.message, (method, target, name, response.body)
+    assert tried > 40
+    several = "include[]=a&include[]=b&metadata[k]=a&metadata[k]=b&include=a&include=b"
+    assert edge.fetch("GET", f"/v1/files?limit=5&{several}").status == 200, "what clients repeat on purpose"
+
+
 def test_nothing_slow_holds_up_liveness(edge: Served):
     edge.catalog.add("@test/slow")
     with edge.connect() as connection:

@@ -105,6 +105,23 @@ def test_any_url_is_judged_without_an_error(url: bytes):
         pass
 
 
+def test_a_parameter_that_has_one_value_may_not_come_twice():
+    assert query_of(b"limit=1&after=x&limits=2&include[]=a&include[]=b", once=("limit", "after")) == {
+        "limit": "1", "after": "x", "limits": "2", "include[]": "b",
+    }  # fmt: skip
+    for query in (b"limit=1&limit=1", b"limit=1&x&limit=", b"limi%74=1&after=x&limit=2"):
+        with pytest.raises(BadRequest, match=r"^'limit' comes 2 times in the query"):
+            query_of(query, once=("after", "limit"))
+
+
+def test_options_of_a_run_come_once_and_inputs_as_callers_like(targets: Targets):
+    run = "/client/v4/accounts/a/ai/run/m"
+    for name in ("tags", "queueRequest", "body"):
+        target = targets.find(f"{run}?{name}=a&x=1&{name}=a".encode())
+        assert target is not None and isinstance(target.error, BadRequest) and f"'{name}'" in str(target.error)
+    assert found(targets, f"{run}?language=en&language=fr&tags=a").query == {"language": "fr"}
+
+
 def test_absolute_targets_are_taken_apart():
     assert origin_form(b"http://a:1/b?c#d") == b"/b?c"
     assert origin_form(b"http://a") == b"/"

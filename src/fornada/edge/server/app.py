@@ -111,7 +111,7 @@ class _Endpoint:
             method=exchange.method,
             path=exchange.path,
             parameters={name: decoded(value) for name, value in scope["path_params"].items()},
-            query=query_of(exchange.query),
+            query=query_of(exchange.query, once=operation.query_names),
             raw_query=exchange.query,
             facts=exchange.facts,
             body=exchange.body(),

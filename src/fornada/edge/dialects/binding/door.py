@@ -31,6 +31,8 @@ _UNIVERSAL = re.compile(rb"/binding/-/ai-gateway/universal/run/([^/]+)/*\Z")
 USER_INPUTS = "userInputs"
 PASSED_ON = ("rejectIfBusy", "tags", "webhook")
 """Options that the Workers AI door reads. The others are the runtime's business, or another door's."""
+_ONCE = (USER_INPUTS, "queueRequest", *PASSED_ON, "body")
+"""What stands in the query where the body is a stream, or where there is none."""
 _WRAPPING = 4096
 """Bytes of a body beside the inputs."""
 
@@ -68,7 +70,7 @@ class BindingDoor:
         try:
             name = decoded(found[2] or b"").rstrip("/")
             reference = parse_reference(name) if name else None
-            parameters = query_of(query)
+            parameters = query_of(query, once=_ONCE)
             if tags := parameters.get("tags", ""):
                 check_tags(tags.split(","))
         except FornadaError as error:

@@ -29,7 +29,7 @@ RUN = Operation(
     parameters=(
         Parameter("cf-consn-model-id", "The model's name", place="header", required=True),
         Parameter("userInputs", "JSON object of the other inputs, where the body is one input: a stream"),
-        Parameter("rejectIfBusy", "`true`: as in `options`, where the body is a stream"),
+        *(Parameter(name, "`true`: as in `options`, where the body is a stream") for name in ("queueRequest", "rejectIfBusy")),
     ),
     takes={
         "application/json": {

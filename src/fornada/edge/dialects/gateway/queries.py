@@ -33,12 +33,12 @@ def read_page(query: Mapping[str, str], *, usual: int = USUAL_PAGE, most: int = 
 def read_query(query: Mapping[str, str], raw: bytes) -> tuple[LogQuery, int]:
     """The page of logs that a URL asks for, and its number. `raw`: the same query as it came. Raises BadRequest, which names the parameter."""
     page, per_page = read_page(query)
-    way = query.get("order_by_direction") or query.get("direction") or "desc"
+    ways = [_choice(name, query[name], ("asc", "desc")) for name in ("order_by_direction", "direction") if query.get(name)]
     found = LogQuery(
         filters=tuple(_filters(query, raw)),
         search=query.get("search", ""),
         order_by=_choice("order_by", query.get("order_by") or "created_at", ORDERED),
-        descending=_choice("order_by_direction", way, ("asc", "desc")) == "desc",
+        descending=ways[:1] != ["asc"],
         offset=(page - 1) * per_page,
         limit=per_page,
     )
@@ -162,6 +162,7 @@ LOGS_QUERY = (
     Parameter("search", "Part of an id, a model, a path, an event's id or of metadata"),
     Parameter("order_by", "By which field", {"enum": list(ORDERED), "default": "created_at"}),
     Parameter("order_by_direction", "Which way", {"enum": ["asc", "desc"], "default": "desc"}),
+    Parameter("direction", "The same", {"enum": ["asc", "desc"]}),
     *(Parameter(name, "Exactly so") for name in _TEXTS),
     *(Parameter(name, "Exactly so", {"enum": ["true", "false"]}) for name in _TRUTHS),
     Parameter("start_date", "Not before", {"type": "string", "format": "date-time"}),

@@ -16,6 +16,7 @@ _BYTES: Object = {"type": "string", "format": "binary"}
 
 _RUN_PARAMETERS = (
     Parameter("tags", "At most 5 tags of at most 50 letters, digits or : - . / @, with commas between them"),
+    Parameter("queueRequest", "`true`: the answer is a job's id"),
     *RUN_HEADERS,
 )
 _RESULT = envelope(_ANY, nonfinite={"const": True, "description": "Present where NaN or an infinity became null"})
@@ -39,7 +40,9 @@ RUN = Operation(
     needs=Role.USER,
     errors=TEXT_ERRORS,
 )
-BODY_QUERY = Parameter("body", "JSON object with `inputs` and `options`; or each input as a parameter of its name")
+BODY_QUERY = Parameter(
+    "body", "JSON object with `inputs` and `options`; or each input as a parameter of its name, of which the last counts"
+)
 
 
 async def _no_websocket(call: Call) -> Reply:
@@ -76,6 +79,8 @@ _TASK: Object = {
     "properties": {name: {"type": "string"} for name in ("id", "name", "description")},
     "required": ["id", "name", "description"],
 }
+
+
 def _items(description: str, properties: Object) -> Object:
     """A list of objects that have all of these."""
     each = {"type": "object", "properties": properties, "required": list(properties)}

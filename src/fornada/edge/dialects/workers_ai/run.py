@@ -25,6 +25,8 @@ from fornada.edge.text_generation import identity as identity_of
 from fornada.edge.validation import Contract
 
 _PATH = re.compile(rb"/client/v4/accounts/([^/]+)/ai/run(?:/+(.*))?\Z", re.DOTALL)
+_ONCE = ("queueRequest", "tags", "body")
+"""The platform's parameters, and a conversation's inputs. Of those that are inputs themselves the last counts: callers put there what they like."""
 
 
 class Responds(Protocol):
@@ -66,7 +68,7 @@ class RunDoor:
             account = account_of(decoded(found[1]))
             name = decoded(found[2] or b"").rstrip("/")
             reference = parse_reference(name) if name else None
-            parameters = query_of(query)
+            parameters = query_of(query, once=_ONCE)
             queued = parameters.pop("queueRequest", "").lower() == "true"
             if tags := parameters.pop("tags", ""):
                 check_tags(tags.split(","))
