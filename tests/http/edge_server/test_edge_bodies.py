@@ -386,9 +386,9 @@ def test_mutated_bodies_are_refused_in_json_or_served(edge: Served):
         "@test/a": json.dumps({"a": {"b": [1, 2.5, None, True, "x"]}, "stream": False}).encode(),
     }
     edge.inference.behaviour = answer(b"{}")
-    served = 0
+    served, bodies = 0, count(500, long=20_000)
     with edge.connect() as connection:
-        for _ in range(count(500, long=20_000)):
+        for _ in range(bodies):
             model = chance.choice(list(good))
             body = mutated(chance, good[model])
             connection.send_request("POST", RUN + model, body, {"content-type": "application/json"})
@@ -397,19 +397,21 @@ def test_mutated_bodies_are_refused_in_json_or_served(edge: Served):
             assert response.took_s < bound(1)
             response.json()
             served += response.status == 200
-    assert served < 400
+    assert 0 < served < bodies, "there were some of both"
 
 
 def test_mutated_requests_never_confuse_the_connection(edge: Served):
     chance = random.Random(36)
     good = request_bytes(edge.address, "POST", A, b'{"a":1}', {"x-request-id": "m", "content-type": "application/json"})
+    edge.inference.behaviour = answer(b"{}")  # an echo of a raw body would be no JSON, and that the model's fault
     for _ in range(count(300, long=10_000)):
+        request = mutated(chance, good)
         with edge.connect(timeout_s=5) as connection:
-            connection.send(mutated(chance, good))
+            connection.send(request)
             connection.half_close()
             try:
                 head = connection.read_head()
             except (Closed, ConnectionError):
                 continue
-            assert 200 <= head.status < 500
+            assert 200 <= head.status < 500, request
     assert edge.run({}).status == 200
