@@ -85,8 +85,10 @@ def walk(operation, mode, examples, unchecked, faults) -> int:
 
 
 def has_empty(url: str) -> bool:
-    """As it was sent: of an object without values or a list of one empty text nothing else is left."""
-    return "" in dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)).values()
+    """As it was sent: of an object without values or a list of one empty text nothing else is left. What came twice is no default."""
+    pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    names = [name for name, _ in pairs]
+    return any(value == "" and names.count(name) == 1 for name, value in pairs)
 
 
 if __name__ == "__main__":
