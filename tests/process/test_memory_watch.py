@@ -20,18 +20,21 @@ resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 def ready():
     os.write(1, b"ready\\n")
     time.sleep(60)
+def taken_by(children):
+    # What they still take while it is counted would be in two of them, or in none.
+    got = b""
+    while len(got) < children:
+        got += os.read(reads, children)
+reads, writes = os.pipe()
 """
 PRIVATE = "taken = [b'x' * (1 << 20) for _ in range(200)]; ready()"
 FAMILY = """
-reads, writes = os.pipe()
 for _ in range(4):
     if os.fork() == 0:
         taken = [b"x" * (1 << 20) for _ in range(50)]
         os.write(writes, b"x")
         time.sleep(60)
-got = b""
-while len(got) < 4:
-    got += os.read(reads, 4)
+taken_by(4)
 ready()
 """
 COPY_ON_WRITE = """
@@ -54,7 +57,9 @@ view.write(b"x" * size)
 for _ in range(2):
     if os.fork() == 0:
         total = sum(view[offset] for offset in range(0, size, 4096))
+        os.write(writes, b"x")
         time.sleep(60)
+taken_by(2)
 ready()
 """
 MAPPED_FILE = """
