@@ -397,7 +397,7 @@ def test_mutated_bodies_are_refused_in_json_or_served(edge: Served):
             assert response.took_s < bound(1)
             response.json()
             served += response.status == 200
-    assert 0 < served < bodies, "there were some of both"
+    assert 0 < served < bodies * 4 // 5, "there were some of both"
 
 
 def test_mutated_requests_never_confuse_the_connection(edge: Served):
